@@ -1,0 +1,119 @@
+"""Settings: limits of a box, budget of a run, and what the environment may set.
+
+The environment is read in `Settings()` alone, which the command line and `create_agent` call once; everything below
+them gets plain values.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DEFAULT_IMAGE = "actloop-sandbox:latest"
+"""Tag of the image that `actloop image build` makes."""
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_size(value: object) -> int:
+    """Read a size as Docker writes it: `"512m"`, `"1.5g"`, `"64MiB"`, or a number of bytes.
+
+    Args:
+        value: text with an optional unit (k, m, g, t: powers of 1024), or a whole number of bytes.
+
+    Returns:
+        The size in bytes.
+
+    Raises:
+        ValueError: the text is not a size.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", str(value).lower())
+    if match is None:
+        raise ValueError(f"{value!r} is not a size; write a number of bytes or, for example, '512m' or '2g'")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+
+
+class Limits(BaseModel):
+    """What one box may use. Each limit is enforced by the kernel or by the supervisor, never by the user's code."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    memory: Size = Field(512 << 20, ge=64 << 20)
+    """Memory of the box's processes, in bytes or as '512m'. Files in memory do not count against it: see `disk`."""
+    cpus: float = Field(1.0, gt=0, le=256)
+    """Processors, 0.5 is half of one."""
+    pids: int = Field(128, ge=16, le=32768)
+    """Processes and threads at one time."""
+    disk: Size = Field(256 << 20, ge=1 << 20)
+    """Size of the workspace, which lies in memory: the box costs its host at most `memory` + `disk` + 96 MiB."""
+    files: int = Field(16384, ge=256)
+    """Files and folders in the workspace."""
+    wall_s: float = Field(30.0, gt=0, le=86400)
+    """Seconds that one cell may run; a caller's own `timeout` is cut to this."""
+    grace_s: float = Field(0.25, ge=0, le=10)
+    """Seconds between the interrupt at the time limit and the kill."""
+    output: Size = Field(32 << 10, ge=256)
+    """Bytes kept of each output stream of a cell: half from its head, half from its tail."""
+    open_files: int = Field(1024, ge=64)
+    """File descriptors of one process."""
+    transfer: Size = Field(64 << 20, ge=1 << 10)
+    """Size of one file that goes in or comes out."""
+
+    def cell_timeout(self, asked: object = None) -> float:
+        """Seconds a cell gets: what was asked for where that makes sense, and never more than `wall_s`.
+
+        Args:
+            asked: a number, a text that holds one, or None. A model may send anything here.
+
+        Returns:
+            A number above 0 and at most `wall_s`; `wall_s` where `asked` is no positive number.
+        """
+        try:
+            seconds = float(asked)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return self.wall_s
+        return min(seconds, self.wall_s) if seconds > 0 else self.wall_s
+
+
+class Budget(BaseModel):
+    """What one run may spend. None means without limit; checked before every model call."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: int | None = Field(None, gt=0)
+    """Input and output tokens together."""
+    model_calls: int | None = Field(None, gt=0)
+    """Requests to the model."""
+    wall_s: float | None = Field(None, gt=0)
+    """Seconds since the run began."""
+
+
+def _data_home() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "actloop"
+
+
+class Settings(BaseSettings):
+    """What the environment may set, each with the prefix `ACTLOOP_`; `OPENAI_API_KEY` is read as well."""
+
+    model_config = SettingsConfigDict(env_prefix="ACTLOOP_", extra="ignore", populate_by_name=True)
+
+    model: str | None = None
+    """Name of the model: `openai:gpt-5`, or a bare name together with `base_url`."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible server, for example `http://127.0.0.1:11434/v1`."""
+    api_key: str | None = Field(None, repr=False)
+    """Key for that server, where it wants one."""
+    openai_api_key: str | None = Field(None, validation_alias="OPENAI_API_KEY", repr=False)
+    """Key for OpenAI."""
+    image: str = DEFAULT_IMAGE
+    """Image of the sandbox."""
+    data_dir: Path = Field(default_factory=_data_home)
+    """Folder of checkpoints and artifacts."""

@@ -1,0 +1,73 @@
+"""Errors that a caller may catch.
+
+```
+ActloopError
+├── ConfigError (ValueError)             a setting, option or input that cannot be used
+│   └── InputError (OSError)             an input file or an output folder that cannot be used
+├── SandboxError (RuntimeError)          the sandbox, never the code that ran in it
+│   ├── SandboxUnavailable (ConnectionError)   no engine answers
+│   ├── ImageMissing (LookupError)       the sandbox image is not there
+│   ├── SandboxLost (ConnectionError)    the box ended while we used it
+│   ├── SessionBusy                      a cell is running; one session runs one cell at a time
+│   └── FileRefused (OSError)            a path or a size that may not cross the border of the box
+└── ModelError (RuntimeError)            the model's provider, never the model's reply
+    ├── ModelUnavailable (ConnectionError)     unreachable, overloaded or failing after the retries
+    ├── ModelAccessDenied (PermissionError)    no key, a wrong key, or no right to this model
+    └── ModelRequestRefused (ValueError)       the provider refuses this request
+```
+
+What user code did wrong is never one of these: it is data, an `Execution`. Every message is one sentence about
+what happened and one about what to do next.
+"""
+
+
+class ActloopError(Exception):
+    """Base of all errors that actloop raises on purpose."""
+
+
+class ConfigError(ActloopError, ValueError):
+    """A setting, an option or an input that cannot be used."""
+
+
+class InputError(ConfigError, OSError):
+    """An input file that cannot be read, or an output folder that cannot be written."""
+
+
+class SandboxError(ActloopError, RuntimeError):
+    """The sandbox failed; the code in it is not to blame."""
+
+
+class SandboxUnavailable(SandboxError, ConnectionError):
+    """No engine answers, or it refuses the box that was asked for."""
+
+
+class ImageMissing(SandboxError, LookupError):
+    """The image of the sandbox is not on the engine; nothing is ever pulled in silence."""
+
+
+class SandboxLost(SandboxError, ConnectionError):
+    """The box ended or was removed while it was in use."""
+
+
+class SessionBusy(SandboxError):
+    """A cell is running in this session already."""
+
+
+class FileRefused(SandboxError, OSError):
+    """A path, a kind of file or a size that may not cross the border of the box."""
+
+
+class ModelError(ActloopError, RuntimeError):
+    """The model's provider failed; the model's reply is not to blame."""
+
+
+class ModelUnavailable(ModelError, ConnectionError):
+    """The provider cannot be reached, is overloaded, or failed after the last retry."""
+
+
+class ModelAccessDenied(ModelError, PermissionError):
+    """There is no key, the key is wrong, or it has no right to this model."""
+
+
+class ModelRequestRefused(ModelError, ValueError):
+    """The provider refuses this request, and would refuse it again."""

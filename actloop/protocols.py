@@ -1,0 +1,299 @@
+"""What crosses between the parts: the record of a cell's run, and the session that makes it.
+
+The record is plain data (pydantic, JSON both ways) so that it can enter a checkpoint, a trace or a file. Values made
+by user code enter it only as text.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+Outcome: TypeAlias = Literal["ok", "error", "exit", "timeout", "out_of_memory", "crashed", "cancelled", "lost"]
+"""How a cell ended. `lost`: the box went away and nothing is known of the cell's end."""
+
+After: TypeAlias = Literal["kept", "rolled_back", "restored", "lost"]
+"""What became of the variables: as the cell left them; as they were before the cell; from a snapshot; gone."""
+
+
+class Record(BaseModel):
+    """Base of all records: unknown fields are an error, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Output(Record):
+    """One output stream of a cell, or both in the order in which they were written."""
+
+    text: str = ""
+    """What is kept: everything, or head, one line that says how much is left out, and tail. Not valid UTF-8 is replaced."""
+    total_bytes: int = 0
+    """Bytes that were written."""
+    path: str | None = None
+    """File in the workspace with the full text (up to the disk limit), where `text` is cut."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether `text` is less than what was written."""
+        return self.path is not None
+
+
+class ErrorInfo(Record):
+    """The exception that ended a cell."""
+
+    type: str
+    """Class name, as a traceback prints it."""
+    message: str = ""
+    line: int | None = None
+    """Line of the cell that raised, from 1; None where the cell's own code is not on the stack."""
+    source: str | None = None
+    """Text of that line."""
+    traceback: str = ""
+    """Traceback that begins at the cell's own first frame."""
+
+
+class Display(Record):
+    """Something a cell showed: a figure, a table, JSON."""
+
+    media_type: str
+    """`image/png`, `text/html`, `application/json`, ..."""
+    data: bytes = b""
+    """The bytes themselves; empty when only named (in a checkpoint they are an artifact)."""
+    name: str
+    """File name that fits, unique in the cell: `figure-1.png`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_bytes="base64", val_json_bytes="base64")
+
+
+class NameInfo(Record):
+    """A variable as the model reads it."""
+
+    name: str
+    type: str
+    detail: str = ""
+    """Shape or length where it has one: `12 x 3`, `len 5`."""
+
+
+class Names(Record):
+    """What a cell did to the names of the session."""
+
+    created: tuple[NameInfo, ...] = ()
+    changed: tuple[NameInfo, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+class FileInfo(Record):
+    """A regular file of the workspace."""
+
+    path: str
+    """Relative to the workspace, with `/`."""
+    size: int
+    """Bytes."""
+
+
+class Files(Record):
+    """What a cell did to the files of the workspace."""
+
+    created: tuple[FileInfo, ...] = ()
+    changed: tuple[FileInfo, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+
+class HostCall(Record):
+    """A call from the cell to a tool on the host."""
+
+    number: int
+    tool: str
+    arguments: str
+    """JSON."""
+    result: str | None = None
+    """JSON, where the call succeeded."""
+    error: str | None = None
+
+
+class Execution(Record):
+    """The record of one cell's run (DESIGN.md, section 6)."""
+
+    cell_id: str
+    outcome: Outcome
+    exit_code: int | None
+    """0 ok, 1 exception, n for `SystemExit(n)`, 124 time-out, 130 cancelled, 137 out of memory, 128+n signal n; None lost."""
+    stdout: Output = Output()
+    stderr: Output = Output()
+    output: Output = Output()
+    """stdout and stderr together, in the order in which they were written."""
+    result: str | None = None
+    """`repr` of the last expression; None where it has none, is None, or ends in `;`."""
+    answer: str | None = None
+    """Text given to `final_answer(...)`, where the cell called it."""
+    answer_type: str | None = None
+    """Type name of the value given to `final_answer`."""
+    displays: tuple[Display, ...] = ()
+    error: ErrorInfo | None = None
+    names: Names = Names()
+    files: Files = Files()
+    host_calls: tuple[HostCall, ...] = ()
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    """Processor seconds of the interpreter and the children it waited for."""
+    peak_bytes: int = 0
+    """Highest resident memory of the interpreter, or of a child it waited for, in this cell."""
+    state: After = "kept"
+    lost_names: tuple[str, ...] = ()
+    """Names that were there before the cell and are not any more, through no wish of the cell."""
+    notes: tuple[str, ...] = ()
+    """Whatever else is true and useful: processes that live on, output that came late, a child killed for memory."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the cell reached its end: exit code 0."""
+        return self.exit_code == 0
+
+
+class Event(Record):
+    """Something that a running cell did, while it runs."""
+
+    kind: Literal["stdout", "stderr", "display", "skipped"]
+    text: str = ""
+    """Output as it came; for `skipped`, how many bytes of live output were passed over because the reader was slow."""
+    display: Display | None = None
+
+
+OnEvent: TypeAlias = Callable[[Event], None]
+
+
+class Cell(Protocol):
+    """A cell that was started in the background."""
+
+    id: str
+
+    def poll(self) -> Execution | None:
+        """The record if the cell has ended, else None."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> Execution:
+        """Wait for the record.
+
+        Raises:
+            TimeoutError: `timeout` seconds passed; the cell runs on.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Interrupt the cell, and kill it if it does not obey."""
+        ...
+
+    def events(self) -> Iterator[Event]:
+        """Everything the cell shows, as it comes, up to its end."""
+        ...
+
+    async def await_end(self) -> Execution:
+        """Wait for the record without blocking the event loop."""
+        ...
+
+    def aevents(self) -> AsyncIterator[Event]:
+        """`events` for async callers."""
+        ...
+
+
+class Session(Protocol):
+    """A live interpreter with a workspace. Thread-safe; one cell at a time.
+
+    Each method has an async twin with an `a` before its name. Leaving the context closes the session and removes
+    its box.
+    """
+
+    @property
+    def id(self) -> str:
+        """Name of the box, unique on its engine."""
+        ...
+
+    def run(
+        self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
+    ) -> Execution:
+        """Run a cell and wait for its record.
+
+        Args:
+            code: Python source.
+            timeout: seconds, at most the session's `wall_s`.
+            cell_id: id of the cell; the same id never runs twice in one box.
+            on_event: called with each event, in a thread of the session's.
+
+        Raises:
+            SessionBusy: another cell is running.
+            SandboxLost: the box was gone before the cell began.
+        """
+        ...
+
+    async def arun(
+        self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
+    ) -> Execution:
+        """`run` for async callers; cancelling the task cancels the cell."""
+        ...
+
+    def start(self, code: str, *, timeout: float | None = None, cell_id: str | None = None) -> Cell:
+        """Start a cell in the background."""
+        ...
+
+    def interrupt(self) -> None:
+        """End the running cell, if there is one, and keep the session."""
+        ...
+
+    def put(self, path: str, data: bytes | Path) -> None:
+        """Write a file into the workspace.
+
+        Raises:
+            FileRefused: the path leaves the workspace, or the size passes a limit.
+        """
+        ...
+
+    async def aput(self, path: str, data: bytes | Path) -> None:
+        """`put` for async callers."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """Read a regular file of the workspace.
+
+        Raises:
+            FileRefused: not a regular file inside the workspace, or too large.
+            FileNotFoundError: there is no such file.
+        """
+        ...
+
+    async def aget(self, path: str) -> bytes:
+        """`get` for async callers."""
+        ...
+
+    def ls(self) -> list[FileInfo]:
+        """The regular files of the workspace."""
+        ...
+
+    async def als(self) -> list[FileInfo]:
+        """`ls` for async callers."""
+        ...
+
+    def close(self) -> None:
+        """End the session and remove its box; safe to repeat."""
+        ...
+
+    async def aclose(self) -> None:
+        """`close` for async callers."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class ToolStub(Record):
+    """A host tool as the box sees it."""
+
+    name: str
+    signature: str
+    doc: str = ""
+
+
+JsonObject: TypeAlias = Mapping[str, Any]
