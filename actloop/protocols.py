@@ -4,12 +4,13 @@ The record is plain data (pydantic, JSON both ways) so that it can enter a check
 by user code enter it only as text.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 Outcome: TypeAlias = Literal["ok", "error", "exit", "timeout", "out_of_memory", "crashed", "cancelled", "lost"]
 """How a cell ended. `lost`: the box went away and nothing is known of the cell's end."""
@@ -54,17 +55,26 @@ class ErrorInfo(Record):
     """Traceback that begins at the cell's own first frame."""
 
 
+def _from_base64(value: object) -> object:
+    return b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+Base64 = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda data: b64encode(data).decode("ascii"), when_used="json"),
+]
+
+
 class Display(Record):
     """Something a cell showed: a figure, a table, JSON."""
 
     media_type: str
     """`image/png`, `text/html`, `application/json`, ..."""
-    data: bytes = b""
-    """The bytes themselves; empty when only named (in a checkpoint they are an artifact)."""
+    data: Base64 = b""
+    """The bytes themselves, base64 in JSON; empty when only named (in a checkpoint they are an artifact)."""
     name: str
     """File name that fits, unique in the cell: `figure-1.png`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_bytes="base64", val_json_bytes="base64")
 
 
 class NameInfo(Record):
@@ -148,7 +158,7 @@ class Execution(Record):
 
     @property
     def ok(self) -> bool:
-        """Whether the cell reached its end: exit code 0."""
+        """Whether the cell reached its end, or left with exit code 0."""
         return self.exit_code == 0
 
 

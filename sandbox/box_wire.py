@@ -1,0 +1,145 @@
+"""How the processes in the box talk: lines to the host, framed messages between supervisor and worker.
+
+Runs inside the box: standard library only, Python 3.9 and later. The host uses `LineReader` as well.
+
+To the host every message is one line of ASCII JSON. A line can be resynchronised: whatever a former host left
+half-written ends at the next line end and does not decode, so it is dropped.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+import struct
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+Message = Dict[str, Any]
+
+EXIT_NO_CHANNEL = 213
+"""Exit code of a worker that cannot reach the supervisor any more; no code that a program is likely to use."""
+MAX_LINE = 24 << 20
+"""Longest line either side accepts, in bytes; a longer one is dropped. The displays of a cell fit in."""
+
+
+def encode_line(message: Message) -> bytes:
+    """Write a message as one line."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def decode_line(line: bytes) -> Optional[Message]:
+    """Read a line; None for one that holds no message (half-written, forged, nested without end)."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+class LineReader:
+    """Cut a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._parts: List[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Take what arrived and yield each message that is complete; lines that hold none are passed over."""
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            line = b"".join([*self._parts, piece])
+            self._parts, self._size = [], 0
+            if line and len(line) <= MAX_LINE:
+                message = decode_line(line)
+                if message is not None:
+                    yield message
+        if rest:
+            self._size += len(rest)
+            # An endless line must not fill the memory: keep only that it was too long.
+            if self._size <= MAX_LINE:
+                self._parts.append(rest)
+            else:
+                self._parts = [b"\0"]
+
+
+class Channel:
+    """One end of the socket between supervisor and worker: a length, then JSON; file descriptors may ride along."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._buffer = b""
+        self._fds: List[int] = []
+
+    def fileno(self) -> int:
+        """Descriptor of the socket, for selectors."""
+        return self.sock.fileno()
+
+    def send(self, message: Message, fds: Tuple[int, ...] = ()) -> None:
+        """Send a message; blocks while the other side does not read."""
+        body = json.dumps(message, separators=(",", ":")).encode("ascii")
+        data = struct.pack("!I", len(body)) + body
+        if fds:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
+            sent = self.sock.sendmsg([data], rights)
+            data = data[sent:]
+        if data:
+            self.sock.sendall(data)
+
+    def receive(self) -> Tuple[Message, List[int]]:
+        """Wait for the next message and the descriptors that came with it.
+
+        Raises:
+            EOFError: the other side is gone.
+        """
+        while True:
+            message = self._take()
+            if message is not None:
+                fds, self._fds = self._fds, []
+                return message, fds
+            if not self._fill():
+                raise EOFError
+
+    def poll(self) -> Tuple[List[Message], bool]:
+        """Read what is there without waiting; the second value is False once the other side is gone."""
+        alive = True
+        try:
+            alive = self._fill(socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        except OSError:
+            alive = False
+        messages = []
+        while True:
+            message = self._take()
+            if message is None:
+                return messages, alive
+            messages.append(message)
+
+    def close(self) -> None:
+        """Close this end."""
+        self.sock.close()
+
+    def _fill(self, flags: int = 0) -> bool:
+        data, ancillary, _, _ = self.sock.recvmsg(1 << 16, socket.CMSG_SPACE(4 * 8), flags)
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                received = array.array("i")
+                received.frombytes(payload[: len(payload) - len(payload) % received.itemsize])
+                self._fds.extend(received)
+                for fd in received:
+                    os.set_inheritable(fd, False)
+        self._buffer += data
+        return bool(data)
+
+    def _take(self) -> Optional[Message]:
+        if len(self._buffer) < 4:
+            return None
+        (size,) = struct.unpack("!I", self._buffer[:4])
+        # A length beyond any message of ours is forged: what follows cannot be understood either.
+        if size > MAX_LINE:
+            raise EOFError
+        if len(self._buffer) < 4 + size:
+            return None
+        body, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
+        return decode_line(body) or {}

@@ -1,0 +1,342 @@
+"""The worker: the process that holds the interpreter and runs cells. Runs inside the box.
+
+Its namespace is the real `__main__` module, so that pickling, multiprocessing and `if __name__ == "__main__"` work as
+in a script. It takes commands from the supervisor over a socket: `run` a cell, make a frozen `copy` of itself.
+
+The frozen copy is a fork that waits on a socket of its own. When the worker is killed, the supervisor wakes the copy,
+which goes on as the worker, with all variables as they were when the copy was made.
+
+User code shares this process and may break anything in it: names needed later are bound at import, and where the
+worker cannot go on it exits, which the supervisor notices.
+
+Standard library only, Python 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib.abc
+import importlib.util
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+import types
+from _thread import get_ident
+from typing import Any, Callable, Dict, List, Optional, Set
+
+from .box_code import CELL_PREFIX, Compiler, Loop, error_info
+from .box_names import changes, user_names
+from .box_proc import reset_peak, set_dumpable, set_oom_score
+from .box_show import Shows, answer_of, text_of
+from .box_streams import Streams, refuse_input
+from .box_wire import EXIT_NO_CHANNEL, Channel, Message
+
+_REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
+_SIGNALS = {int(number) for number in signal.valid_signals()}
+_exit = os._exit
+_getpid = os.getpid
+
+
+class Answer:
+    """What the cell gave to `final_answer`."""
+
+    def __init__(self) -> None:
+        self.given: Optional[List[str]] = None
+
+    def final_answer(self, answer: object) -> None:
+        """Give the answer to the task; the run ends once the cell has reached its end without an error."""
+        self.given = list(answer_of(answer))
+
+
+class Worker:
+    """One interpreter.
+
+    Args:
+        channel: to the supervisor.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._pid = _getpid()
+        self._streams = Streams()
+        self._compiler = Compiler()
+        self._loop = Loop()
+        self._answer = Answer()
+        self._shows = Shows(self._send_display)
+        self._in_cell = False
+        self._main = _main_module()
+        builtins.input = refuse_input
+        builtins.display = self._shows.display  # type: ignore[attr-defined]
+        builtins.final_answer = self._answer.final_answer  # type: ignore[attr-defined]
+        _after_import("inspect", self._teach_inspect)
+        _after_import("matplotlib.pyplot", self._teach_pyplot)
+
+    def serve(self) -> None:
+        """Take commands until the supervisor is gone."""
+        while True:
+            try:
+                message, fds = self._channel.receive()
+                if message.get("op") == "run":
+                    self._channel.send(self._run(message, fds))
+                elif message.get("op") == "copy":
+                    self._copy(fds[0])
+                elif message.get("op") == "reap":
+                    _reap_children()
+            except (OSError, EOFError, IndexError, ValueError):
+                _exit(EXIT_NO_CHANNEL)
+
+    def _on_interrupt(self, _number: int, _frame: object) -> None:
+        if self._in_cell:
+            raise KeyboardInterrupt
+
+    # -- a cell ---------------------------------------------------------------------------------------------------
+
+    def _run(self, message: Message, fds: List[int]) -> Message:
+        namespace = self._main.__dict__
+        before = user_names(namespace)
+        self._streams.begin(fds, set(sys._current_frames()) - {_main_thread})
+        self._shows.begin()
+        self._answer.given = None
+        sys.modules["__main__"] = self._main
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        spent = _cpu_seconds()
+        done: Message = {"op": "done", "id": message["id"], "stored": set()}
+        try:
+            self._in_cell = True
+            try:
+                self._execute(message["code"], "{}{}>".format(CELL_PREFIX, message["number"]), namespace, done)
+            finally:
+                self._in_cell = False
+        except KeyboardInterrupt:
+            done["kind"] = "interrupted"
+        if _getpid() != self._pid:
+            # A child that the cell forked came back here: the cell's end is its parent's to report.
+            self._streams.end()
+            _exit(0)
+        done["late"] = self._streams.end()
+        stored: Set[str] = done.pop("stored")
+        done["names"] = changes(before, namespace, stored)
+        done["all"] = sorted(user_names(namespace))[:2000]
+        done["answer"] = self._answer.given
+        done["notes"] = self._shows.notes
+        done["cpu_s"] = _cpu_seconds() - spent
+        done["peak"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, _children_peak())
+        done["pipes"] = self._streams.in_place
+        done["threads"] = len(sys._current_frames()) - 1
+        return done
+
+    def _execute(self, code: str, filename: str, namespace: Dict[str, Any], done: Message) -> None:
+        done["kind"] = "ok"
+        try:
+            body, last, done["stored"] = self._compiler.compile(code, filename)
+        except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
+            done["kind"], done["error"] = "error", error_info(error, filename)
+            return
+        try:
+            self._loop.run(body, namespace)
+            if last is not None:
+                value = self._loop.run(last, namespace)
+                if value is not None:
+                    picture = self._shows.rich(value)
+                    done["result"] = text_of(value)[:200] if picture else text_of(value)
+        except SystemExit as error:
+            done["kind"] = "exit"
+            done["code"] = _exit_code(error)
+        except MemoryError as error:
+            done["kind"], done["error"] = "memory", error_info(error, filename)
+        except BaseException as error:
+            done["kind"], done["error"] = "error", error_info(error, filename)
+        try:
+            self._shows.figures()
+        except Exception as error:
+            print("the open figures cannot be shown: {}".format(type(error).__name__), file=sys.stderr)
+
+    def _send_display(self, display: Dict[str, Any]) -> None:
+        # An interrupt must not cut a message in two.
+        self._in_cell, inside = False, self._in_cell
+        try:
+            self._channel.send({"op": "display", "display": display})
+        finally:
+            self._in_cell = inside
+
+    # -- the frozen copy ------------------------------------------------------------------------------------------
+
+    def _copy(self, fd: int) -> None:
+        """Fork twice, so that the copy is PID 1's child and no `wait` of user code ever sees it."""
+        reset_peak()
+        random = sys.modules.get("random")
+        seed = random.getstate() if random else None
+        try:
+            middle = os.fork()
+        except OSError:
+            # No process number or no memory is left: the supervisor sees the socket close.
+            middle = -1
+        if middle:
+            os.close(fd)
+            if middle < 0:
+                return
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(middle, 0)
+            # The fork left every page shared, and the first write to each copies it. Running an empty cell now, while
+            # nobody waits, takes that cost out of the next turn.
+            json.dumps(self._run(_REHEARSAL, []))
+            return
+        try:
+            if os.fork():
+                _exit(0)
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+            set_oom_score(0)
+            set_dumpable(False)
+            with contextlib.suppress(OSError):
+                self._channel.close()
+            self._channel = Channel(socket.socket(fileno=fd))
+            self._pid = _getpid()
+            self._channel.send({"op": "frozen", "pid": self._pid})
+            self._channel.receive()
+            set_dumpable(True)
+            set_oom_score(WORKER_OOM_SCORE)
+            while signal.sigtimedwait(_SIGNALS, 0):
+                continue
+            # `random` reseeds itself in a fork; the interpreter that goes on must go on with the same numbers.
+            if random:
+                random.setstate(seed)
+            self._channel.send({"op": "awake", "pid": self._pid})
+        except BaseException:
+            _exit(EXIT_NO_CHANNEL)
+
+    # -- libraries that need a hint -------------------------------------------------------------------------------
+
+    def _teach_inspect(self, inspect: Any) -> None:
+        original = inspect.getfile
+
+        def getfile(object: object) -> Any:
+            return self._compiler.inspect_file(object) or original(object)
+
+        inspect.getfile = getfile
+
+    def _teach_pyplot(self, pyplot: Any) -> None:
+        def show(*_args: object, **_kwargs: object) -> None:
+            self._shows.figures()
+
+        pyplot.show = show
+        figure = sys.modules.get("matplotlib.figure")
+        if figure is not None:
+            figure.Figure.show = lambda self_, warn=True: shows.rich(self_)  # type: ignore[attr-defined]
+        shows = self._shows
+
+
+WORKER_OOM_SCORE = 500
+"""Makes the kernel end the worker before the frozen copy when memory runs out."""
+
+_main_thread = 0
+
+
+def _main_module() -> types.ModuleType:
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    return main
+
+
+def _reap_children() -> None:
+    """Collect children that the supervisor has ended, which otherwise keep their process numbers."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            continue
+
+
+def _cpu_seconds() -> float:
+    total = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        usage = resource.getrusage(who)
+        total += usage.ru_utime + usage.ru_stime
+    return total
+
+
+_peak_of_children = 0
+
+
+def _children_peak() -> int:
+    """Peak of children that this cell waited for: the kernel keeps only the highest of all, so only a rise counts."""
+    global _peak_of_children
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    if peak <= _peak_of_children:
+        return 0
+    _peak_of_children = peak
+    return peak
+
+
+def _exit_code(error: SystemExit) -> int:
+    """Exit code of the process that `SystemExit` would have ended."""
+    code = error.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Call a function once a module has been imported."""
+
+    def __init__(self, name: str, call: Callable[[Any], None]) -> None:
+        self._name = name
+        self._call = call
+        self._real: Any = None
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname != self._name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        self._real, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: Any) -> Any:
+        return self._real.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._real
+        self._real.exec_module(module)
+        self._call(module)
+
+
+def _after_import(name: str, call: Callable[[Any], None]) -> None:
+    if name in sys.modules:
+        call(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, call))
+
+
+def main(fd: int, data_limit: int) -> None:
+    """Become the worker.
+
+    Args:
+        fd: socket to the supervisor.
+        data_limit: bytes of private memory; an allocation beyond it raises MemoryError, long before the kernel ends
+            the process. 0 is without.
+    """
+    global _main_thread
+    set_oom_score(WORKER_OOM_SCORE)
+    if data_limit:
+        resource.setrlimit(resource.RLIMIT_DATA, (data_limit, data_limit))
+    channel = Channel(socket.socket(fileno=fd))
+    os.set_inheritable(fd, False)
+    sys.path.insert(0, "")
+    sys.argv = [""]
+    sys.dont_write_bytecode = True
+    _main_thread = get_ident()
+    signal.signal(signal.SIGINT, lambda *_: None)
+    worker = Worker(channel)
+    channel.send({"op": "ready", "pid": os.getpid(), "python": sys.version.split()[0], "started": time.monotonic()})
+    worker.serve()

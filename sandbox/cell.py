@@ -1,0 +1,132 @@
+"""A cell that is running, as its caller sees it."""
+
+import asyncio
+import queue
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+
+from pydantic import ValidationError
+
+from actloop.errors import SandboxLost
+from actloop.protocols import Display, Event, Execution
+
+from .box_wire import Message
+
+MAX_WAITING = 1000
+"""Events kept for a reader that is slow; the oldest are dropped after that, and how many bytes they had is said."""
+
+
+def event_of(message: Message) -> Event | None:
+    """An event from what the box says, or None if it is none."""
+    try:
+        match message.get("ev"):
+            case "out":
+                return Event(kind="stderr" if message["stream"] == "stderr" else "stdout", text=message["text"])
+            case "display":
+                return Event(kind="display", display=Display.model_validate(message["display"]))
+            case "skipped":
+                return Event(kind="skipped", text=str(int(message["bytes"])))
+    except (KeyError, TypeError, ValueError, ValidationError):
+        pass
+    return None
+
+
+class RunningCell:
+    """One cell.
+
+    Args:
+        id: of the cell.
+        interrupt: ends it.
+    """
+
+    def __init__(self, id: str, interrupt: Callable[[], None]) -> None:
+        self.id = id
+        self._interrupt = interrupt
+        self._future: Future[Execution] = Future()
+        self._lock = threading.Lock()
+        self._waiting: deque[Event] = deque()
+        self._dropped = 0
+        self._wake: Callable[[], None] | None = None
+
+    def poll(self) -> Execution | None:
+        """The record if the cell has ended, else None."""
+        return self._future.result() if self._future.done() and self._future.exception() is None else None
+
+    def wait(self, timeout: float | None = None) -> Execution:
+        """Wait for the record.
+
+        Raises:
+            TimeoutError: `timeout` seconds passed; the cell runs on.
+        """
+        return self._future.result(timeout)
+
+    async def await_end(self) -> Execution:
+        """Wait for the record without blocking the event loop."""
+        return await asyncio.shield(asyncio.wrap_future(self._future))
+
+    def cancel(self) -> None:
+        """Interrupt the cell, and kill it if it does not obey."""
+        if not self._future.done():
+            self._interrupt()
+
+    def events(self) -> Iterator[Event]:
+        """Everything the cell shows, as it comes, up to its end."""
+        bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._listen(lambda: bell.put(None))
+        while True:
+            yield from self._take()
+            if self._future.done():
+                yield from self._take()
+                return
+            bell.get()
+
+    async def aevents(self) -> AsyncIterator[Event]:
+        """`events` for async callers."""
+        bell = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._listen(lambda: loop.call_soon_threadsafe(bell.set))
+        while True:
+            bell.clear()
+            for event in self._take():
+                yield event
+            if self._future.done():
+                for event in self._take():
+                    yield event
+                return
+            await bell.wait()
+
+    # -- the session's side ---------------------------------------------------------------------------------------
+
+    def push(self, event: Event) -> None:
+        """Take an event from the box."""
+        with self._lock:
+            self._waiting.append(event)
+            while len(self._waiting) > MAX_WAITING:
+                self._dropped += len(self._waiting.popleft().text)
+            wake = self._wake
+        if wake is not None:
+            wake()
+
+    def finish(self, execution: Execution | None) -> None:
+        """Take the record; None if the cell never reached the box."""
+        if self._future.done():
+            return
+        if execution is None:
+            self._future.set_exception(SandboxLost("The cell was not started: the box was gone before."))
+        else:
+            self._future.set_result(execution)
+        if self._wake is not None:
+            self._wake()
+
+    def _listen(self, wake: Callable[[], None]) -> None:
+        with self._lock:
+            self._wake = wake
+        wake()
+
+    def _take(self) -> list[Event]:
+        with self._lock:
+            events, self._waiting = list(self._waiting), deque()
+            dropped, self._dropped = self._dropped, 0
+        return [Event(kind="skipped", text=str(dropped)), *events] if dropped else events

@@ -1,0 +1,172 @@
+"""What every test may rely on: a real engine and image where there is one, and no way to a model's provider.
+
+Tests that need the engine carry the mark `docker`, or ask for `engine` or `image` and get the mark. Without
+an engine they are skipped and counted in the closing lines; with `CI=true` they fail.
+"""
+
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import docker
+import pytest
+
+from actloop.config import DEFAULT_IMAGE
+from actloop.errors import ImageMissing, SandboxError
+from actloop.sandbox.engine import connect
+from actloop.sandbox.image import ensure_image, require_image
+
+_FOREIGN = ("ACTLOOP_", "OPENAI_", "AZURE_OPENAI_", "ANTHROPIC_", "LANGSMITH_", "LANGCHAIN_")
+"""Settings of the person who runs the tests; none of them may change a result or lead to a provider."""
+
+
+@dataclass
+class _Engine:
+    """What the session knows of the engine, found out once, before the first test's clock runs."""
+
+    client: docker.DockerClient | None = None
+    problem: str = "no test asked for it"
+    before: set[str] = field(default_factory=set)
+
+
+_engine = _Engine()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    _scrub_environment()
+
+
+def _scrub_environment() -> None:
+    for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
+        del os.environ[name]
+    os.environ["LANGSMITH_TRACING"] = "false"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"engine", "image"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("docker")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Reach the engine and build the image here, because a build takes longer than a test may."""
+    wanted = any(item.get_closest_marker("docker") for item in session.items)
+    if not wanted or session.config.option.collectonly:
+        return
+    try:
+        client = connect()
+        _engine.client = client
+        try:
+            require_image(client, DEFAULT_IMAGE)
+        except ImageMissing:
+            ensure_image(lambda line: None)
+        _engine.before = {box.id for box in _boxes(client)}
+    except SandboxError as error:
+        _engine.problem = str(error).splitlines()[0]
+
+
+def _boxes(client: docker.DockerClient) -> list[Any]:
+    return list(client.containers.list(all=True, filters={"label": "actloop"}, ignore_removed=True))
+
+
+@pytest.fixture(scope="session")
+def engine() -> docker.DockerClient:
+    """A client of a real engine that has the sandbox's image."""
+    if _engine.client is None or not _has_image(_engine.client):
+        complaint = f"no Docker engine with the image: {_engine.problem}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(complaint, pytrace=False)
+        pytest.skip(complaint)
+    return _engine.client
+
+
+def _has_image(client: docker.DockerClient) -> bool:
+    try:
+        require_image(client, DEFAULT_IMAGE)
+    except SandboxError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def image(engine: docker.DockerClient) -> str:
+    """Tag of the sandbox's image, which is there."""
+    return DEFAULT_IMAGE
+
+
+@pytest.fixture(autouse=True)
+def _engine_for_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("docker"):
+        request.getfixturevalue("image")
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep each test's data in its own folder, and undo what an earlier one left in the environment."""
+    _scrub_environment()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg-data"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_way_out() -> Iterator[None]:
+    """Let sockets reach this machine and the engine only, so that no test can talk to a provider."""
+    allowed = {"localhost", "::1", urlsplit(os.environ.get("DOCKER_HOST", "")).hostname}
+    connect_really = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        host = address[0] if isinstance(address, tuple) else ""
+        outside = self.family in (socket.AF_INET, socket.AF_INET6) and host not in allowed
+        if outside and not host.startswith("127."):
+            pytest.fail(f"a test tried to reach {host!r}: tests talk to this machine only")
+        connect_really(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where this session left a box behind, and remove it."""
+    client = _engine.client
+    if client is None:
+        return
+    left = [box for box in _boxes(client) if box.id not in _engine.before and _is_ours(box.labels)]
+    for box in left:
+        box.remove(force=True)
+    client.close()
+    if left:
+        _leftovers.extend(f"{box.name} {box.labels}" for box in left)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+_leftovers: list[str] = []
+
+
+def _is_ours(labels: dict[str, str]) -> bool:
+    """Whether this process owns the box; in CI, where nobody else works, also whether its owner is gone."""
+    owner = labels.get("actloop.owner", "")
+    if owner == str(os.getpid()):
+        return True
+    return os.environ.get("CI") == "true" and owner.isdigit() and not Path(f"/proc/{owner}").exists()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what did not run and why, so that a green run without an engine is not taken for a whole one."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        if isinstance(report.longrepr, tuple)
+        else str(report.longrepr)
+        for report in terminalreporter.stats.get("skipped", ())
+    )
+    for why, count in reasons.most_common():
+        terminalreporter.write_line(
+            f"did not run: {count} tests ({why.removeprefix('Skipped: ')})", yellow=True
+        )
+    for line in _leftovers:
+        terminalreporter.write_line(f"left behind by this session, removed now: {line}", red=True)
