@@ -21,6 +21,7 @@ bench: image ## measure against the floor and the peers
 	@$(BIN)/python -m bench
 
 setup: .venv/installed ## make .venv
+	@:
 .venv/installed: pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
 

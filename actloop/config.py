@@ -88,11 +88,11 @@ class Budget(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tokens: int | None = Field(None, gt=0)
+    tokens: int | None = Field(default=None, gt=0)
     """Input and output tokens together."""
-    model_calls: int | None = Field(None, gt=0)
+    model_calls: int | None = Field(default=None, gt=0)
     """Requests to the model."""
-    wall_s: float | None = Field(None, gt=0)
+    wall_s: float | None = Field(default=None, gt=0)
     """Seconds since the run began."""
 
 
@@ -109,9 +109,9 @@ class Settings(BaseSettings):
     """Name of the model: `openai:gpt-5`, or a bare name together with `base_url`."""
     base_url: str | None = None
     """Address of an OpenAI-compatible server, for example `http://127.0.0.1:11434/v1`."""
-    api_key: str | None = Field(None, repr=False)
+    api_key: str | None = Field(default=None, repr=False)
     """Key for that server, where it wants one."""
-    openai_api_key: str | None = Field(None, validation_alias="OPENAI_API_KEY", repr=False)
+    openai_api_key: str | None = Field(default=None, validation_alias="OPENAI_API_KEY", repr=False)
     """Key for OpenAI."""
     image: str = DEFAULT_IMAGE
     """Image of the sandbox."""

@@ -74,9 +74,7 @@ def _python() -> Check:
     if sys.version_info >= OLDEST_PYTHON:
         return _well("Python", platform.python_version())
     wanted = ".".join(map(str, OLDEST_PYTHON))
-    return _ill(
-        "Python", platform.python_version(), f"Install Python {wanted} or newer and make a new environment."
-    )
+    return _ill("Python", platform.python_version(), f"Install Python {wanted} or newer and make a new environment.")
 
 
 def _sandbox(settings: Settings) -> Iterator[Check]:

@@ -60,6 +60,9 @@ class FileRefused(SandboxError, OSError):
 class ModelError(ActloopError, RuntimeError):
     """The model's provider failed; the model's reply is not to blame."""
 
+    code: str = ""
+    """Kind of the failure, in one word: `content_filter`, `wrong_key`, `unreachable`; see `nodes/model_failures.py`."""
+
 
 class ModelUnavailable(ModelError, ConnectionError):
     """The provider cannot be reached, is overloaded, or failed after the last retry."""

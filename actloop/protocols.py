@@ -29,7 +29,7 @@ class Output(Record):
     """One output stream of a cell, or both in the order in which they were written."""
 
     text: str = ""
-    """What is kept: everything, or head, one line that says how much is left out, and tail. Not valid UTF-8 is replaced."""
+    """Everything, or head, a line that says how much is left out, and tail. Bytes that are not UTF-8 are replaced."""
     total_bytes: int = 0
     """Bytes that were written."""
     path: str | None = None
@@ -129,7 +129,7 @@ class Execution(Record):
     cell_id: str
     outcome: Outcome
     exit_code: int | None
-    """0 ok, 1 exception, n for `SystemExit(n)`, 124 time-out, 130 cancelled, 137 out of memory, 128+n signal n; None lost."""
+    """0 ok, 1 exception, n `SystemExit(n)`, 124 time-out, 130 cancelled, 137 out of memory, 128+n signal, None lost."""
     stdout: Output = Output()
     stderr: Output = Output()
     output: Output = Output()

@@ -114,13 +114,25 @@ class State(TypedDict, total=False):
     """Everything that flows."""
 
     messages: Annotated[list[AnyMessage], DeltaChannel(merge_messages, snapshot_frequency=50)]
-    task: str
+    task: str | None
+    """What the caller gave; None once a run has begun on it."""
+    goal: str
+    """The task of this run, in words."""
     files: Mapping[str, str]
+    files_put: bool
+    """Whether the files are in the workspace."""
+    names: list[str]
+    """Variables that the interpreter holds."""
+    workspace: list[str]
+    """Files that the workspace holds."""
     run: dict[str, Any]
     """Counters of this run: see `nodes/run.py`."""
     action: dict[str, Any]
+    """An `Action`, as JSON."""
     verdict: dict[str, Any]
+    """A `Verdict`, as JSON."""
     execution: dict[str, Any]
+    """The last `Execution`, as JSON, without the bytes of its displays."""
     artifacts: list[Artifact]
     usage: Usage
     turns: int

@@ -69,9 +69,7 @@ class ScriptedModel(BaseChatModel):
             TypeError: the script is a single text or message.
         """
         if isinstance(replies, str | BaseMessage | BaseException):
-            raise TypeError(
-                f"The script is one {type(replies).__name__}. Give a list of replies, or a function."
-            )
+            raise TypeError(f"The script is one {type(replies).__name__}. Give a list of replies, or a function.")
         fields["replies"] = replies if callable(replies) else tuple(replies)
         super().__init__(**fields)
 

@@ -1,1 +1,1 @@
-"""placeholder"""
+"""Evaluation suites. Uses the public interface alone."""

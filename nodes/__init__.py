@@ -1,1 +1,1 @@
-"""placeholder"""
+"""The nodes: one file each, plain functions on the state. Import a node from its file."""

@@ -1,5 +1,89 @@
-"""`codegen`: the model's reply becomes one cell."""
+"""`codegen`: turn the model's reply into one cell, an answer or a question; what is none of these goes back."""
 
+from typing import Literal
+
+from langgraph.types import Command
+
+from actloop.state import Action, State
+
+from .context import Context
 from .reading import parse_reply as parse_reply
+from .run import Run, done_in, end, last_reply, needs_a_run, nudge, run_of
 
-__all__ = ["parse_reply"]
+__all__ = ["codegen", "parse_reply"]
+
+MAX_NUDGES = 3
+"""Replies in a row that cannot be used before the run ends."""
+MAX_TRUNCATED = 2
+"""Replies that the token limit cut off before the run ends."""
+
+Next = Command[Literal["safety_check", "reason", "__end__"]]
+
+_DOUBT = (
+    "No cell that ran to its end backs this answer. If the task needs anything computed, read or made, send the code "
+    "now. If it does not, repeat the answer."
+)
+
+
+def codegen(state: State, *, context: Context) -> Next:
+    """Read the last reply.
+
+    Returns:
+        To `safety_check` with a cell; back to `reason` with a nudge, which costs no turn; or to the end with an answer,
+        a question, or the reason why the model's replies lead nowhere.
+    """
+    reply = last_reply(state)
+    run = run_of(state)
+    action = parse_reply(reply if reply is not None else "")
+    if action.kind == "cell":
+        return _cell(action, run, context)
+    if action.kind == "answer":
+        return _answer(state, action, run)
+    if action.kind == "question":
+        return end("needs_input", f"The model asks: {action.text}", run, answer=action.text, action=action.model_dump())
+    return _unusable(state, action, run)
+
+
+def _cell(action: Action, run: Run, context: Context) -> Next:
+    if run["turns"] >= context.max_turns:
+        return end(
+            "turn_limit",
+            f"The run stopped at its limit of {context.max_turns} cells before it had an answer.",
+            run,
+            action=action.model_dump(),
+        )
+    run["nudges"] = 0
+    return Command(goto="safety_check", update={"action": action.model_dump(), "run": run})
+
+
+def _answer(state: State, action: Action, run: Run) -> Next:
+    """Take an answer that a cell backs; doubt one that none backs once, where the task needed one."""
+    backed = run["last_ok"] or (not run["turns"] and not needs_a_run(state["goal"], state.get("files")))
+    if backed:
+        return end("success", f"Solved with {done_in(run)}.", run, answer=action.text, action=action.model_dump())
+    if not run["doubted"]:
+        run["doubted"] = True
+        return Command(goto="reason", update=nudge(state, run, _DOUBT))
+    what = "the last cell failed" if run["turns"] else "no code was run"
+    return end(
+        "unverified",
+        f"The model gave an answer that no cell backs: {what}.",
+        run,
+        answer=action.text,
+        action=action.model_dump(),
+    )
+
+
+def _unusable(state: State, action: Action, run: Run) -> Next:
+    if action.problem == "refused":
+        return end("refused", f"The model declined the task: {action.text or action.reason}", run)
+    run["nudges"] += 1
+    if action.problem == "truncated":
+        run["truncated"] += 1
+        if run["truncated"] > MAX_TRUNCATED:
+            return end("truncated", f"The model's reply was cut off by its token limit {run['truncated']} times.", run)
+    if run["nudges"] >= MAX_NUDGES:
+        empty = action.problem == "empty"
+        what = "answered nothing" if empty else f"gave no usable reply ({action.reason.rstrip('.')})"
+        return end("stuck", f"The model {what}, {run['nudges']} times in a row; try another model.", run)
+    return Command(goto="reason", update=nudge(state, run, action.reason))

@@ -109,14 +109,14 @@ class Lines:
         self.at = 0
         self._items: list[int] = []
         self._extensions = _MAX_EXTENSIONS
+        self._quotation: tuple[int, list[str]] = (0, [])
 
     def take_block(self, *, anywhere: bool = False) -> Block | None:
         """Read the fenced block that begins at the position and step behind it; None where none begins."""
         line = self.lines[self.at]
         mark = _QUOTE.match(line)
         quoted = mark is not None and opening(line[mark.end() :]) is not None
-        lines = self.lines if not quoted else self._quotation()
-        start = self.at if not quoted else 0
+        lines, start = self._quoted_lines() if quoted else (self.lines, self.at)
         base, content = (0, lines[start]) if quoted else self._enter(lines[start])
         fence = opening(content, base, anywhere=anywhere)
         if fence is None:
@@ -126,6 +126,7 @@ class Lines:
         if not closed:
             body, closed = _close_in_line(body, fence)
         self.at += end - start + (1 if end < len(lines) else 0)
+        # The end of a quotation ends a block in it; the end of the reply may be a cut.
         return Block(fence.label, body, closed or (quoted and self.at < len(self.lines)), quoted)
 
     def skip(self) -> str:
@@ -133,14 +134,18 @@ class Lines:
         self.at += 1
         return self.lines[self.at - 1]
 
-    def _quotation(self) -> list[str]:
-        lines = []
-        for line in self.lines[self.at :]:
-            match = _QUOTE.match(line)
-            if match is None:
-                break
-            lines.append(line[match.end() :])
-        return lines
+    def _quoted_lines(self) -> tuple[list[str], int]:
+        """Lines of the quotation around the position, without their marks, and the position among them."""
+        first, lines = self._quotation
+        if not first <= self.at < first + len(lines):
+            first, lines = self.at, []
+            for line in self.lines[self.at :]:
+                match = _QUOTE.match(line)
+                if match is None:
+                    break
+                lines.append(line[match.end() :])
+            self._quotation = (first, lines)
+        return lines, self.at - first
 
     def _enter(self, line: str) -> tuple[int, str]:
         """Follow list items: columns of the innermost one, and the line with the item's own mark blanked."""

@@ -42,10 +42,20 @@ class Parts:
     blocks: list[Block] = field(default_factory=list)
     calls: list[tuple[Call, bool]] = field(default_factory=list)
     """Calls between tags, and whether each was closed."""
-    words: list[str] = field(default_factory=list)
-    """Everything that is not in a block."""
+    words: list[str | tuple[Block, str]] = field(default_factory=list)
+    """The text in order: lines, and blocks with their source."""
     prose: list[str] = field(default_factory=list)
     """The reply with the lines of its blocks blanked, to look for markers in."""
+
+    def around(self, chosen: list[Block]) -> str:
+        """The reply without the chosen blocks."""
+        left_out = {id(block) for block in chosen}
+        kept = [
+            part if isinstance(part, str) else part[1]
+            for part in self.words
+            if isinstance(part, str) or id(part[0]) not in left_out
+        ]
+        return "\n".join(kept).strip()
 
 
 def parse_reply(reply: AIMessage | str, finish_reason: str | None = None) -> Action:
@@ -76,17 +86,17 @@ def parse_reply(reply: AIMessage | str, finish_reason: str | None = None) -> Act
     parts = _take_apart(text)
     if not parts.blocks and not parts.calls:
         parts = _take_apart(text, anywhere=True)
-    return _from_text(read, text, parts, open_thinking)
+    return _from_text(read, text, parts)
 
 
-def _from_text(read: Reply, text: str, parts: Parts, open_thinking: bool) -> Action:
+def _from_text(read: Reply, text: str, parts: Parts) -> Action:
     cut = read.end == "length"
-    words = "\n".join(parts.words).strip()
+    chosen, problem = _choose(parts.blocks)
+    words = parts.around(chosen)
     if parts.calls:
         if cut and not all(closed for _, closed in parts.calls):
             return _unusable("truncated", _TRUNCATED, words)
         return _from_calls([call for call, _ in parts.calls], words)
-    chosen, problem = _choose(parts.blocks)
     if cut and (not chosen or any(not block.closed for block in parts.blocks)):
         return _unusable("truncated", _TRUNCATED, words)
     if problem:
@@ -109,8 +119,7 @@ def _take_apart(text: str, *, anywhere: bool = False) -> Parts:
         block = lines.take_block(anywhere=anywhere) or (_one_line(lines) if anywhere else None)
         if block is not None:
             parts.blocks.append(block)
-            if not block.python:
-                parts.words += lines.lines[start : lines.at]
+            parts.words.append((block, "\n".join(lines.lines[start : lines.at])))
             parts.prose += [""] * (lines.at - start)
             continue
         tagged = tags.find(offsets[start], offsets[start + 1] - 1)

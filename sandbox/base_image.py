@@ -5,10 +5,7 @@ The second needs nothing but Debian's packages, for machines that reach no regis
 
 import os
 import shutil
-import subprocess
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -17,18 +14,13 @@ from docker.utils import parse_repository_tag
 
 from actloop.errors import ImageMissing, SandboxError
 
+from .building import OnLine, run_program
 from .engine import reason, translate_errors
 
 REGISTRY_BASE = "python:3.12-slim"
 DEBIAN_BASE = "actloop-base:debian-bookworm"
 
 Base: TypeAlias = Literal["registry", "debian"]
-
-OnLine: TypeAlias = Callable[[str], None]
-"""Called with each line of a build's log."""
-
-LOG_TAIL = 15
-"""Lines of a failed build's log that its error repeats."""
 
 
 def require_base(client: docker.DockerClient, base: Base, on_line: OnLine) -> str:
@@ -44,15 +36,6 @@ def require_base(client: docker.DockerClient, base: Base, on_line: OnLine) -> st
     if not present:
         make(client, on_line)
     return tag
-
-
-def build_failed(problem: str, log: Iterable[str]) -> SandboxError:
-    """The error of a build, with the end of its log below its two sentences."""
-    lines = "\n".join(f"    {line}" for line in log)
-    return SandboxError(
-        f"The image was not built: {' '.join(problem.split())}. Mend what the log's last lines say and run"
-        f" `actloop image build` again.\n{lines}"
-    )
 
 
 def _pull(client: docker.DockerClient, on_line: OnLine) -> None:
@@ -76,7 +59,7 @@ def _bootstrap(client: docker.DockerClient, on_line: OnLine) -> None:
     repository, version = parse_repository_tag(DEBIAN_BASE)
     with tempfile.TemporaryDirectory(prefix="actloop-") as folder:
         archive = Path(folder) / "base.tar"
-        _run(
+        run_program(
             [
                 "mmdebstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates",
                 *(f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "locale", "man")),
@@ -101,20 +84,6 @@ def _require_mmdebstrap(on_line: OnLine) -> None:
         )
     on_line("Installing mmdebstrap with apt-get")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    _run(["apt-get", "-q", "update"], lambda line: None, environment)
-    packages = ["mmdebstrap", "debian-archive-keyring"]
-    _run(["apt-get", "-qy", "--no-install-recommends", "install", *packages], lambda line: None, environment)
-
-
-def _run(command: Sequence[str], on_line: OnLine, environment: Mapping[str, str] | None = None) -> None:
-    tail: deque[str] = deque(maxlen=LOG_TAIL)
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-        text=True, errors="replace",
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        for line in map(str.rstrip, process.stdout):
-            tail.append(line)
-            on_line(line)
-    if process.returncode != 0:
-        raise build_failed(f"{command[0]} ended with {process.returncode}", tail)
+    run_program(["apt-get", "-q", "update"], lambda line: None, environment)
+    install = ["apt-get", "-qy", "--no-install-recommends", "install"]
+    run_program([*install, "mmdebstrap", "debian-archive-keyring"], lambda line: None, environment)

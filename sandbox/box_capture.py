@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import Any, Deque, Dict, Optional
+from typing import Any
 
 
 class HeadTail:
@@ -22,7 +22,7 @@ class HeadTail:
         self._room = keep - keep // 2
         self._tail_size = keep // 2
         self._head = bytearray()
-        self._tail: Deque[bytes] = deque()
+        self._tail: deque[bytes] = deque()
         self._held = 0
 
     def feed(self, data: bytes) -> None:
@@ -66,7 +66,7 @@ class HeadTail:
         while tail and tail[0] & 0xC0 == 0x80:
             tail = tail[1:]
         missing = self.total - len(head) - len(tail)
-        notice = "\n[... {} of {} bytes left out{} ...]\n".format(missing, self.total, where)
+        notice = f"\n[... {missing} of {self.total} bytes left out{where} ...]\n"
         return head.decode("utf-8", "replace") + notice + tail.decode("utf-8", "replace")
 
 
@@ -98,13 +98,17 @@ class OutputLog:
         self._root = root
         self._name = name
         self._most = most
-        self._fd: Optional[int] = None
+        self._fd: int | None = None
         self._written = 0
         self._failed = ""
 
     def feed(self, stream: str, data: bytes) -> None:
         """Take bytes of a stream, `stdout` or `stderr`, in the order in which they were written."""
-        if self._fd is None and not self._failed and self.both.total + len(data) > self.both._room + self.both._tail_size:
+        if (
+            self._fd is None
+            and not self._failed
+            and self.both.total + len(data) > self.both._room + self.both._tail_size
+        ):
             self._open()
         (self.stdout if stream == "stdout" else self.stderr).feed(data)
         self.both.feed(data)
@@ -117,7 +121,7 @@ class OutputLog:
             os.close(self._fd)
             self._fd = None
 
-    def outputs(self) -> Dict[str, Dict[str, Any]]:
+    def outputs(self) -> dict[str, dict[str, Any]]:
         """The three `Output` records, as JSON."""
         path = self._name if self._written else None
         where = "; the full text is in " + self._name if path else ""
@@ -125,7 +129,7 @@ class OutputLog:
             where = "; the full text could not be kept: " + self._failed
             path = path or self._name
         elif self._written >= self._most:
-            where = "; the first {} bytes are in {}".format(self._written, self._name)
+            where = f"; the first {self._written} bytes are in {self._name}"
         return {
             name: {"text": part.text(where), "total_bytes": part.total, "path": path if part.cut else None}
             for name, part in (("stdout", self.stdout), ("stderr", self.stderr), ("output", self.both))

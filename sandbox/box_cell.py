@@ -13,7 +13,7 @@ import os
 import signal
 import termios
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any
 
 from .box_capture import OutputLog
 from .box_host import Host
@@ -36,29 +36,29 @@ class Cell:
         settings: limits, as `sandbox/program.py` writes them.
     """
 
-    def __init__(self, message: Message, number: int, settings: Dict[str, Any]) -> None:
+    def __init__(self, message: Message, number: int, settings: dict[str, Any]) -> None:
         self.id = str(message["id"])
         self.number = number
         self.started = 0.0
-        self.before: Set[int] = set()
-        self.next_step: Optional[float] = None
+        self.before: set[int] = set()
+        self.next_step: float | None = None
         self._code = str(message["code"])
         self._timeout = float(message["timeout"])
         self._live = bool(message.get("live"))
-        self._stop_reason: Optional[str] = None
+        self._stop_reason: str | None = None
         self._interrupts = 0
         self._killed = False
         self._kill_at = 0.0
-        self._displays: List[Dict[str, Any]] = []
+        self._displays: list[dict[str, Any]] = []
         self._oom = 0
         self._skipped = 0
         self._live_room = float(LIVE_RATE)
         self._live_time = 0.0
-        name = ".actloop/output-{}.txt".format(number)
+        name = f".actloop/output-{number}.txt"
         self.log = OutputLog(settings["output"], settings["root"], name, settings["output_file"])
-        self._decoders: Dict[str, Any] = {}
+        self._decoders: dict[str, Any] = {}
 
-    def begin(self, worker: Any, ends: Tuple[int, ...], before: Set[int], oom: int) -> None:
+    def begin(self, worker: Any, ends: tuple[int, ...], before: set[int], oom: int) -> None:
         """Hand the cell to the worker and start its clock.
 
         Args:
@@ -118,7 +118,7 @@ class Cell:
         if text and not host.send({"ev": "out", "id": self.id, "stream": stream, "text": text}, live=True):
             self._skipped += len(data)
 
-    def show(self, display: Dict[str, Any], host: Host) -> None:
+    def show(self, display: dict[str, Any], host: Host) -> None:
         """Keep a display, and hand it on live."""
         if len(self._displays) >= 64:
             return
@@ -217,9 +217,11 @@ class Cell:
         record["peak_bytes"] = int(done.get("peak") or 0)
         record["notes"] = [str(note) for note in done.get("notes") or []]
         if done.get("late"):
-            record["notes"].append("{} bytes that a thread of an earlier cell printed are not shown".format(done["late"]))
+            record["notes"].append(
+                "{} bytes that a thread of an earlier cell printed are not shown".format(done["late"])
+            )
         if oom > self._oom:
-            record["notes"].append("{} child processes were ended by the kernel for memory".format(oom - self._oom))
+            record["notes"].append(f"{oom - self._oom} child processes were ended by the kernel for memory")
         return record
 
     def record_of_end(self, status: int, usage: Any, oom: int, state: str) -> Message:
@@ -231,7 +233,7 @@ class Cell:
             oom: processes ended for memory by now.
             state: what became of the variables.
         """
-        notes: List[str] = []
+        notes: list[str] = []
         if self._stop_reason is not None:
             outcome, code = self._stop_reason, _EXIT_CODES[self._stop_reason]
             if self._killed:
@@ -242,7 +244,7 @@ class Cell:
             if number == signal.SIGKILL and oom > self._oom:
                 outcome, code = "out_of_memory", 137
             else:
-                notes.append("the interpreter was ended by {}".format(signal_name(number)))
+                notes.append(f"the interpreter was ended by {signal_name(number)}")
         else:
             code = os.WEXITSTATUS(status)
             outcome = "exit"
@@ -254,7 +256,7 @@ class Cell:
                 outcome = "crashed"
                 notes.append("the interpreter lost its connection, for example by closing all descriptors")
             else:
-                notes.append("the interpreter ended, exit code {}".format(code))
+                notes.append(f"the interpreter ended, exit code {code}")
         record = self._record(outcome, code, state)
         record["cpu_s"] = usage.ru_utime + usage.ru_stime
         record["peak_bytes"] = usage.ru_maxrss * 1024

@@ -4,14 +4,13 @@ Runs inside the box, in the worker. Standard library only, Python 3.9 and later.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
 import linecache
 import traceback
 import types
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any
 
 CELL_PREFIX = "<cell "
 MAX_TEXT = 16 << 10
@@ -30,10 +29,10 @@ class Compiler:
 
     def __init__(self) -> None:
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        self.class_cells: Dict[str, str] = {}
+        self.class_cells: dict[str, str] = {}
         """Which cell defined a class last; see `inspect_file`."""
 
-    def compile(self, source: str, filename: str) -> Tuple[Any, Any, Set[str]]:
+    def compile(self, source: str, filename: str) -> tuple[Any, Any, set[str]]:
         """Compile a cell.
 
         Args:
@@ -64,7 +63,7 @@ class Compiler:
                 self.class_cells[node.name] = filename
         return body, last, stored
 
-    def inspect_file(self, thing: object) -> Optional[str]:
+    def inspect_file(self, thing: object) -> str | None:
         """File in which `inspect` finds a class of the session, whose module has no file."""
         if isinstance(thing, type) and thing.__module__ == "__main__":
             return self.class_cells.get(thing.__qualname__.split(".")[0])
@@ -74,15 +73,19 @@ class Compiler:
 def _ends_in_semicolon(source: str, expression: ast.Expr) -> bool:
     """Whether the last expression is followed by `;`, which hides its value as in a notebook."""
     lines = source.splitlines()
-    rest = [lines[expression.end_lineno - 1].encode()[expression.end_col_offset or 0 :].decode()] if expression.end_lineno else []
+    rest = (
+        [lines[expression.end_lineno - 1].encode()[expression.end_col_offset or 0 :].decode()]
+        if expression.end_lineno
+        else []
+    )
     rest += lines[expression.end_lineno or len(lines) :]
     return any(line.split("#")[0].strip().startswith(";") for line in rest)
 
 
-def stored_names(tree: ast.Module) -> Set[str]:
+def stored_names(tree: ast.Module) -> set[str]:
     """Names that top-level statements bind, or whose items or attributes they set."""
-    found: Set[str] = set()
-    queue: List[ast.AST] = list(tree.body)
+    found: set[str] = set()
+    queue: list[ast.AST] = list(tree.body)
     while queue:
         node = queue.pop()
         if isinstance(node, _FUNCTIONS):
@@ -101,12 +104,12 @@ def stored_names(tree: ast.Module) -> Set[str]:
 
 
 class Loop:
-    """The event loop of top-level `await`, one for the session, so that what a cell awaits a later cell may go on with."""
+    """The event loop of top-level `await`, one for the session, so that a later cell may go on with its tasks."""
 
     def __init__(self) -> None:
         self._loop: Any = None
 
-    def run(self, code: Any, namespace: Dict[str, Any]) -> Any:
+    def run(self, code: Any, namespace: dict[str, Any]) -> Any:
         """Run code in the namespace; code that awaits runs on the loop."""
         value = eval(code, namespace)  # noqa: S307 - running the cell is what the box is for
         if not code.co_flags & _CO_COROUTINE or not isinstance(value, types.CoroutineType):
@@ -141,7 +144,7 @@ def _trim(error: traceback.TracebackException, depth: int = 0) -> None:
             _trim(below, depth + 1)
 
 
-def error_info(error: BaseException, filename: str) -> Dict[str, Any]:
+def error_info(error: BaseException, filename: str) -> dict[str, Any]:
     """An exception as an `ErrorInfo` record.
 
     Args:
@@ -151,17 +154,17 @@ def error_info(error: BaseException, filename: str) -> Dict[str, Any]:
     kind = type(error)
     name = kind.__qualname__
     if kind.__module__ not in ("builtins", "__main__"):
-        name = "{}.{}".format(kind.__module__, name)
+        name = f"{kind.__module__}.{name}"
     try:
         message = str(error)
     except Exception as failure:
-        message = "<its text cannot be made: {}>".format(type(failure).__name__)
+        message = f"<its text cannot be made: {type(failure).__name__}>"
     try:
         formatted = traceback.TracebackException(kind, error, error.__traceback__)
         _trim(formatted)
         text = "".join(formatted.format())
     except Exception as failure:
-        text = "<the traceback cannot be made: {}>".format(type(failure).__name__)
+        text = f"<the traceback cannot be made: {type(failure).__name__}>"
     line, source = _where(error, filename)
     return {
         "type": name[:200],
@@ -172,7 +175,7 @@ def error_info(error: BaseException, filename: str) -> Dict[str, Any]:
     }
 
 
-def _where(error: BaseException, filename: str) -> Tuple[Optional[int], Optional[str]]:
+def _where(error: BaseException, filename: str) -> tuple[int | None, str | None]:
     """Deepest line of this cell on the stack, and its text."""
     line = None
     if isinstance(error, SyntaxError) and error.filename == filename:
@@ -191,4 +194,4 @@ def _short(text: str) -> str:
     if len(text) <= MAX_TEXT:
         return text
     half = MAX_TEXT // 2
-    return "{}\n[... {} characters left out ...]\n{}".format(text[:half], len(text) - 2 * half, text[-half:])
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

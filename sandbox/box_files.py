@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 MAX_LISTED = 4096
 """Files listed at most."""
@@ -20,10 +20,10 @@ MAX_DEPTH = 24
 OWN = ".actloop"
 """Folder of the supervisor's own files, left out of every listing."""
 
-Stamp = Tuple[int, int, int]
+Stamp = tuple[int, int, int]
 
 
-def split_path(path: str) -> List[str]:
+def split_path(path: str) -> list[str]:
     """Components of a path of the workspace.
 
     Args:
@@ -36,7 +36,7 @@ def split_path(path: str) -> List[str]:
         path = path[len("/workspace/") :]
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or path.startswith("/") or ".." in parts or "\0" in path:
-        raise ValueError("{!r} is not a path inside the workspace".format(path[:200]))
+        raise ValueError(f"{path[:200]!r} is not a path inside the workspace")
     if any(len(os.fsencode(part)) > 255 for part in parts) or len(parts) > MAX_DEPTH:
         raise ValueError("the path is too long or too deep")
     return parts
@@ -53,8 +53,8 @@ class Workspace:
     def __init__(self, root: str, transfer: int) -> None:
         self.root = root
         self._transfer = transfer
-        self._seen: Dict[str, Stamp] = {}
-        self._open: Dict[int, Tuple[int, int, str, str]] = {}
+        self._seen: dict[str, Stamp] = {}
+        self._open: dict[int, tuple[int, int, str, str]] = {}
 
     def put(self, number: int, path: str, data: bytes, first: bool, last: bool) -> None:
         """Write one part of a file; it appears under its name only when the last part is there.
@@ -73,8 +73,10 @@ class Workspace:
         if first:
             folder, name = self._folder(split_path(path), make=True)
             try:
-                temporary = ".put-{}-{}".format(os.getpid(), number)
-                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+                temporary = f".put-{os.getpid()}-{number}"
+                fd = os.open(
+                    temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
+                )
             except OSError:
                 os.close(folder)
                 raise
@@ -86,7 +88,7 @@ class Workspace:
             while data:
                 data = data[os.write(fd, data) :]
             if os.fstat(fd).st_size > self._transfer:
-                raise ValueError("the file is larger than {} bytes".format(self._transfer))
+                raise ValueError(f"the file is larger than {self._transfer} bytes")
             if last:
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
                 self._finish(number)
@@ -102,7 +104,7 @@ class Workspace:
         os.close(fd)
         os.close(folder)
 
-    def get(self, path: str, offset: int, size: int) -> Tuple[bytes, int]:
+    def get(self, path: str, offset: int, size: int) -> tuple[bytes, int]:
         """Read a part of a regular file.
 
         Returns:
@@ -119,20 +121,20 @@ class Workspace:
         except FileNotFoundError:
             raise
         except OSError:
-            raise ValueError("{} is not a regular file".format(path)) from None
+            raise ValueError(f"{path} is not a regular file") from None
         finally:
             os.close(folder)
         try:
             facts = os.fstat(fd)
             if not stat.S_ISREG(facts.st_mode):
-                raise ValueError("{} is not a regular file".format(path))
+                raise ValueError(f"{path} is not a regular file")
             if facts.st_size > self._transfer:
-                raise ValueError("{} is larger than {} bytes".format(path, self._transfer))
+                raise ValueError(f"{path} is larger than {self._transfer} bytes")
             return os.pread(fd, size, offset), facts.st_size
         finally:
             os.close(fd)
 
-    def ls(self) -> List[Dict[str, Any]]:
+    def ls(self) -> list[dict[str, Any]]:
         """The regular files, sorted by path."""
         return [{"path": path, "size": stamp[1]} for path, stamp in sorted(self._scan().items())]
 
@@ -145,12 +147,12 @@ class Workspace:
             return
         self._seen[relative] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
 
-    def changes(self) -> Dict[str, List[Any]]:
+    def changes(self) -> dict[str, list[Any]]:
         """What happened to the files since the last call, as a `Files` record."""
         before, now = self._seen, self._scan()
         self._seen = now
 
-        def listed(paths: List[str]) -> List[Dict[str, Any]]:
+        def listed(paths: list[str]) -> list[dict[str, Any]]:
             return [{"path": path, "size": now[path][1]} for path in sorted(paths)]
 
         return {
@@ -159,7 +161,7 @@ class Workspace:
             "deleted": sorted(path for path in before if path not in now),
         }
 
-    def _folder(self, parts: List[str], make: bool) -> Tuple[int, str]:
+    def _folder(self, parts: list[str], make: bool) -> tuple[int, str]:
         """Open the folder of a path; the caller closes it."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -174,17 +176,17 @@ class Workspace:
                 raise
             except OSError:
                 os.close(fd)
-                raise ValueError("{} is not a folder".format(part)) from None
+                raise ValueError(f"{part} is not a folder") from None
             os.close(fd)
             fd = below
         return fd, parts[-1]
 
-    def _scan(self) -> Dict[str, Stamp]:
-        found: Dict[str, Stamp] = {}
+    def _scan(self) -> dict[str, Stamp]:
+        found: dict[str, Stamp] = {}
         self._scan_folder(self.root, "", 0, found)
         return found
 
-    def _scan_folder(self, folder: str, prefix: str, depth: int, found: Dict[str, Stamp]) -> None:
+    def _scan_folder(self, folder: str, prefix: str, depth: int, found: dict[str, Stamp]) -> None:
         try:
             entries = list(os.scandir(folder))
         except OSError:
@@ -204,7 +206,7 @@ class Workspace:
                 found[name] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
 
 
-def _facts(entry: os.DirEntry[str]) -> Optional[os.stat_result]:
+def _facts(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
         return entry.stat(follow_symlinks=False)
     except OSError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import Deque, Iterator
+from collections.abc import Iterator
 
 from .box_wire import LineReader, Message, encode_line
 
@@ -28,7 +28,7 @@ class Host:
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._lines = LineReader()
-        self._queue: Deque[bytes] = deque()
+        self._queue: deque[bytes] = deque()
         self._waiting = 0
         self.gone = False
         os.set_blocking(read_fd, False)

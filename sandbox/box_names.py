@@ -5,7 +5,8 @@ Runs inside the box, in the worker. Standard library only, Python 3.9 and later.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Set
+from collections.abc import Iterable
+from typing import Any
 
 MAX_NAMES = 200
 """Names described at most."""
@@ -14,7 +15,7 @@ _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _SHAPED = ("numpy", "pandas", "polars", "torch", "scipy", "pyarrow", "geopandas", "xarray")
 
 
-def user_names(namespace: Dict[str, Any]) -> Dict[str, int]:
+def user_names(namespace: dict[str, Any]) -> dict[str, int]:
     """Names that user code made, and the identity of each value."""
     return {name: id(value) for name, value in list(namespace.items()) if isinstance(name, str) and not _hidden(name)}
 
@@ -23,7 +24,7 @@ def _hidden(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def describe(name: str, value: object) -> Dict[str, str]:
+def describe(name: str, value: object) -> dict[str, str]:
     """A variable as a `NameInfo` record. Only looks at types that are known to answer without side effects."""
     kind = type(value)
     module = getattr(kind, "__module__", "")
@@ -33,14 +34,18 @@ def describe(name: str, value: object) -> Dict[str, str]:
         if isinstance(shape, tuple) and all(isinstance(size, int) for size in shape):
             detail = " x ".join(str(size) for size in shape) if shape else "scalar"
     elif kind in _SIZED:
-        detail = "len {}".format(len(value))  # type: ignore[arg-type]
+        detail = f"len {len(value)}"  # type: ignore[arg-type]
     elif kind in (int, float, bool, complex):
         detail = repr(value) if kind is not int or abs(value) < 10**30 else "a large number"  # type: ignore[operator]
-    text = kind.__qualname__ if module in ("builtins", "__main__") else "{}.{}".format(module.split(".")[0], kind.__qualname__)
+    text = (
+        kind.__qualname__
+        if module in ("builtins", "__main__")
+        else "{}.{}".format(module.split(".")[0], kind.__qualname__)
+    )
     return {"name": name[:200], "type": text[:200], "detail": detail[:200]}
 
 
-def changes(before: Dict[str, int], namespace: Dict[str, Any], stored: Set[str]) -> Dict[str, List[Any]]:
+def changes(before: dict[str, int], namespace: dict[str, Any], stored: set[str]) -> dict[str, list[Any]]:
     """What a cell did to the names, as a `Names` record.
 
     Args:
@@ -51,12 +56,14 @@ def changes(before: Dict[str, int], namespace: Dict[str, Any], stored: Set[str])
     """
     after = user_names(namespace)
 
-    def described(names: Iterable[str]) -> List[Dict[str, str]]:
+    def described(names: Iterable[str]) -> list[dict[str, str]]:
         chosen = [name for name in names if type(namespace.get(name)).__name__ != "module"]
         return [describe(name, namespace.get(name)) for name in sorted(chosen)[:MAX_NAMES]]
 
     return {
         "created": described(name for name in after if name not in before),
-        "changed": described(name for name, place in after.items() if name in before and (place != before[name] or name in stored)),
+        "changed": described(
+            name for name, place in after.items() if name in before and (place != before[name] or name in stored)
+        ),
         "deleted": sorted(name for name in before if name not in after)[:MAX_NAMES],
     }

@@ -10,7 +10,7 @@ import ctypes
 import os
 import signal
 import time
-from typing import Iterable, Optional, Set, Tuple
+from collections.abc import Iterable
 
 PR_SET_DUMPABLE = 4
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -28,7 +28,7 @@ def set_oom_score(value: int) -> None:
 
 
 def reset_peak() -> None:
-    """Begin a new measurement of this process's highest resident memory (proc(5), clear_refs 5; getrusage(2) tells it)."""
+    """Begin a new measurement of this process's highest resident memory (proc(5), clear_refs)."""
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
@@ -36,7 +36,7 @@ def reset_peak() -> None:
 def resident_bytes(pid: int) -> int:
     """Resident memory of a process in bytes; 0 where it is not known."""
     try:
-        with open("/proc/{}/statm".format(pid), "rb") as file:
+        with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
@@ -49,7 +49,7 @@ class Counter:
         places: path and field for cgroup v1 and v2; an empty field is a file that holds the number alone.
     """
 
-    def __init__(self, *places: Tuple[str, bytes]) -> None:
+    def __init__(self, *places: tuple[str, bytes]) -> None:
         self._fd = -1
         for path, field in places:
             try:
@@ -88,7 +88,7 @@ def task_counter() -> Counter:
     return Counter(("/sys/fs/cgroup/pids/pids.current", b""), ("/sys/fs/cgroup/pids.current", b""))
 
 
-def memory_room() -> Optional[int]:
+def memory_room() -> int | None:
     """Bytes that the box may still take before the kernel ends something; None where there is no limit to read."""
     for limit, usage in (
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -102,7 +102,7 @@ def memory_room() -> Optional[int]:
     return None
 
 
-def pids() -> Set[int]:
+def pids() -> set[int]:
     """All processes of the box."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
@@ -110,7 +110,7 @@ def pids() -> Set[int]:
 def is_zombie(pid: int) -> bool:
     """Whether a process has ended and only waits to be reaped."""
     try:
-        fd = os.open("/proc/{}/stat".format(pid), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(fd, 4096).rpartition(b")")[2].split()[0] == b"Z"
         finally:
@@ -129,7 +129,7 @@ def end_all_but(spared: Iterable[int]) -> int:
         How many were killed.
     """
     keep = set(spared)
-    killed: Set[int] = set()
+    killed: set[int] = set()
     for _ in range(50):
         others = {pid for pid in pids() - keep if not is_zombie(pid)}
         if not others:
@@ -148,4 +148,4 @@ def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
-        return "signal {}".format(number)
+        return f"signal {number}"

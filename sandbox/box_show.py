@@ -10,7 +10,8 @@ import base64
 import io
 import json
 import sys
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from collections.abc import Callable
+from typing import Any
 
 MAX_VALUE = 16 << 10
 """Characters kept of a value's `repr`."""
@@ -18,7 +19,13 @@ MAX_DISPLAYS = 32
 MAX_DISPLAY_BYTES = 8 << 20
 """Size of all displays of one cell."""
 
-_ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/svg+xml": "svg", "text/html": "html", "application/json": "json"}
+_ENDINGS = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/svg+xml": "svg",
+    "text/html": "html",
+    "application/json": "json",
+}
 _KINDS = {"image/png": "figure", "image/jpeg": "figure", "image/svg+xml": "figure", "text/html": "table"}
 
 
@@ -27,14 +34,14 @@ def text_of(value: object) -> str:
     try:
         text = repr(value)
     except Exception as error:
-        return "<{} whose repr fails: {}>".format(type(value).__qualname__, type(error).__name__)
+        return f"<{type(value).__qualname__} whose repr fails: {type(error).__name__}>"
     if len(text) > MAX_VALUE:
         half = MAX_VALUE // 2
-        text = "{}\n[... {} characters left out ...]\n{}".format(text[:half], len(text) - 2 * half, text[-half:])
+        text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
     return text
 
 
-def answer_of(value: object) -> Tuple[str, str]:
+def answer_of(value: object) -> tuple[str, str]:
     """A final answer as text and type name: a text as it is, plain data as JSON, all else by its `repr`."""
     name = type(value).__qualname__
     if isinstance(value, str):
@@ -53,7 +60,7 @@ class Shows:
         send: takes each `Display` record (data in base64) as it is made.
     """
 
-    def __init__(self, send: Callable[[Dict[str, Any]], None]) -> None:
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
         self._send = send
         self.begin()
 
@@ -61,9 +68,9 @@ class Shows:
         """Forget the displays of the cell before."""
         self._count = 0
         self._size = 0
-        self._numbers: Dict[str, int] = {}
-        self._shown: Set[int] = set()
-        self.notes: List[str] = []
+        self._numbers: dict[str, int] = {}
+        self._shown: set[int] = set()
+        self.notes: list[str] = []
 
     def display(self, *values: object, **_ignored: object) -> None:
         """Show values: figures and images as pictures, tables as HTML, everything as text too."""
@@ -101,7 +108,7 @@ class Shows:
     def add(self, media_type: str, data: bytes) -> None:
         """Hand a display on, unless the cell has shown too much already."""
         if self._count >= MAX_DISPLAYS or self._size + len(data) > MAX_DISPLAY_BYTES:
-            self.notes = ["some displays were left out: more than {} or larger than {} MiB in all".format(MAX_DISPLAYS, MAX_DISPLAY_BYTES >> 20)]
+            self.notes = [f"displays were left out: over {MAX_DISPLAYS}, or over {MAX_DISPLAY_BYTES >> 20} MiB in all"]
             return
         self._count += 1
         self._size += len(data)
@@ -122,7 +129,7 @@ def _call(value: object, method: str) -> Any:
         return None
 
 
-def _png(value: object) -> Optional[bytes]:
+def _png(value: object) -> bytes | None:
     """A picture of a matplotlib figure, an image, or anything with `_repr_png_`."""
     kind = type(value)
     module = getattr(kind, "__module__", "")
@@ -131,7 +138,7 @@ def _png(value: object) -> Optional[bytes]:
         try:
             value.savefig(buffer, format="png")
         except Exception as error:
-            print("the figure cannot be drawn: {}: {}".format(type(error).__name__, error), file=sys.stderr)
+            print(f"the figure cannot be drawn: {type(error).__name__}: {error}", file=sys.stderr)
             return None
         return buffer.getvalue()
     if module.startswith("plotly.") and hasattr(value, "to_image"):

@@ -16,7 +16,7 @@ import sys
 import termios
 import time
 from _thread import get_ident
-from typing import Any, List, Set, Tuple
+from typing import Any
 
 NO_INPUT = "no input is possible here: nobody can type into this program; put the value into the code"
 
@@ -31,7 +31,7 @@ class Late:
     """Threads that an earlier cell left running; what they print belongs to no later cell."""
 
     def __init__(self) -> None:
-        self.threads: Set[int] = set()
+        self.threads: set[int] = set()
         self.dropped = 0
 
 
@@ -127,7 +127,7 @@ class Streams:
     def __init__(self) -> None:
         self.late = Late()
         self._stdin = NoInput()
-        self._places: List[Tuple[int, int]] = []
+        self._places: list[tuple[int, int]] = []
         self._make()
 
     def _make(self) -> None:
@@ -137,7 +137,7 @@ class Streams:
             for pipe in self._pipes
         )
 
-    def begin(self, pipes: List[int], late_threads: Set[int]) -> None:
+    def begin(self, pipes: list[int], late_threads: set[int]) -> None:
         """Undo what an earlier cell did to `sys` and to the descriptors.
 
         Args:
@@ -180,7 +180,7 @@ class Streams:
         return dropped
 
 
-def _places() -> List[Tuple[int, int]]:
+def _places() -> list[tuple[int, int]]:
     """What descriptors 0 to 2 stand for."""
     try:
         return [(facts.st_dev, facts.st_ino) for facts in map(_fstat, (0, 1, 2))]

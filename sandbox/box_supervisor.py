@@ -21,12 +21,22 @@ import socket
 import struct
 import sys
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any
 
 from .box_cell import Cell
 from .box_files import Workspace
 from .box_host import Host
-from .box_proc import end_all_but, is_zombie, memory_room, oom_counter, pids, resident_bytes, set_dumpable, signal_name, task_counter
+from .box_proc import (
+    end_all_but,
+    is_zombie,
+    memory_room,
+    oom_counter,
+    pids,
+    resident_bytes,
+    set_dumpable,
+    signal_name,
+    task_counter,
+)
 from .box_wire import EXIT_NO_CHANNEL, Channel, Message
 
 MAX_SURVIVORS = 8
@@ -46,7 +56,7 @@ class Interpreter:
         self.channel = channel
         self.pid = pid
         self.ready = False
-        self.names: List[str] = []
+        self.names: list[str] = []
         self.threads = 0
 
 
@@ -58,26 +68,26 @@ class Supervisor:
         worker_program: source text of the worker.
     """
 
-    def __init__(self, settings: Dict[str, Any], worker_program: bytes) -> None:
+    def __init__(self, settings: dict[str, Any], worker_program: bytes) -> None:
         self._settings = settings
         self._program = worker_program
         self._selector = selectors.DefaultSelector()
         self._host = Host(0, 1)
         self._files = Workspace(settings["root"], settings["transfer"])
-        self._worker: Optional[Interpreter] = None
-        self._copy: Optional[Interpreter] = None
-        self._next_copy: Optional[Interpreter] = None
-        self._cell: Optional[Cell] = None
+        self._worker: Interpreter | None = None
+        self._copy: Interpreter | None = None
+        self._next_copy: Interpreter | None = None
+        self._cell: Cell | None = None
         self._cells = 0
-        self._journal: Dict[str, Message] = {}
-        self._names: List[str] = []
-        self._news: List[str] = []
-        self._missing: Set[str] = set()
-        self._pipes: Dict[int, str] = {}
-        self._old_pipes: Dict[int, int] = {}
+        self._journal: dict[str, Message] = {}
+        self._names: list[str] = []
+        self._news: list[str] = []
+        self._missing: set[str] = set()
+        self._pipes: dict[int, str] = {}
+        self._old_pipes: dict[int, int] = {}
         self._oom = oom_counter()
         self._tasks = task_counter()
-        self._stock: Optional[Tuple[int, Set[int]]] = None
+        self._stock: tuple[int, set[int]] | None = None
         self._writing = False
         self._greeted = False
 
@@ -186,7 +196,7 @@ class Supervisor:
         for fd in ends:
             os.close(fd)
 
-    def _make_pipes(self) -> Tuple[int, ...]:
+    def _make_pipes(self) -> tuple[int, ...]:
         """New output pipes; they serve one cell after the other until something else than the worker may hold them."""
         ends = []
         for stream in ("stdout", "stderr"):
@@ -197,7 +207,7 @@ class Supervisor:
             ends.append(write)
         return tuple(ends)
 
-    def _take_stock(self) -> Tuple[int, Set[int]]:
+    def _take_stock(self) -> tuple[int, set[int]]:
         """How many tasks the box has, and which processes."""
         return self._tasks.read(), pids()
 
@@ -272,7 +282,9 @@ class Supervisor:
             return
         room = memory_room()
         if room is not None and resident_bytes(worker.pid) + (16 << 20) > room:
-            self._news.append("no copy of the interpreter was made before this cell: it fills more than half of the memory")
+            self._news.append(
+                "no copy of the interpreter was made before this cell: it fills more than half of the memory"
+            )
             return
         ours, theirs = _sockets()
         try:
@@ -312,7 +324,7 @@ class Supervisor:
             self._next_copy.channel.sock.settimeout(0.2)
             try:
                 message, _ = self._next_copy.channel.receive()
-            except socket.timeout:
+            except TimeoutError:
                 continue
             except (OSError, EOFError):
                 break
@@ -345,7 +357,7 @@ class Supervisor:
 
     def _reap(self) -> None:
         """Collect every process that ended; PID 1 is the parent of all that others left behind."""
-        fallen: Optional[Any] = None
+        fallen: Any | None = None
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -381,14 +393,14 @@ class Supervisor:
         kept = self._take_over()
         self._missing |= before - set(self._names)
         if threads:
-            self._news.append("{} threads that ran before this cell are gone".format(threads))
+            self._news.append(f"{threads} threads that ran before this cell are gone")
         if cell is not None and cell.started:
             state = "rolled_back" if kept or not before else "lost"
             self._close_cell(cell.record_of_end(status, usage, self._oom.read(), state))
         else:
             how = signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else "exit"
             then = "it went on from its last copy" if kept else "its variables are gone"
-            self._news.append("the interpreter ended between cells ({}); {}".format(how, then))
+            self._news.append(f"the interpreter ended between cells ({how}); {then}")
         if kept:
             self._ask_for_copy()
 
@@ -423,7 +435,7 @@ class Supervisor:
             del self._journal[next(iter(self._journal))]
         self._host.send(message)
 
-    def _survivors(self, cell: Cell) -> List[str]:
+    def _survivors(self, cell: Cell) -> list[str]:
         """Look for processes that the cell left behind; the count of tasks tells cheaply that there are none."""
         count, known = self._stock or (-1, set())
         self._stock = None
@@ -439,11 +451,11 @@ class Supervisor:
             if self._worker is not None:
                 with contextlib.suppress(OSError):
                     self._worker.channel.send({"op": "reap"})
-            return ["{} processes that the cell left running were ended".format(count)]
+            return [f"{count} processes that the cell left running were ended"]
         left = {pid for pid in left if not is_zombie(pid)}
         new = left - cell.before
         if new:
-            return ["{} processes that the cell started are still running".format(len(new))]
+            return [f"{len(new)} processes that the cell started are still running"]
         return ["processes that an earlier cell started are still running"] if left else []
 
     def _reap_quietly(self) -> None:
@@ -454,7 +466,7 @@ class Supervisor:
                 os.waitpid(pid, os.WNOHANG)
 
     def _retire_pipes(self) -> None:
-        """Keep an ended cell's pipes open and empty them, so that what still writes there neither blocks nor mixes in."""
+        """Go on emptying an ended cell's pipes, so that what still writes there neither blocks nor mixes in."""
         for fd in self._pipes:
             self._old_pipes[fd] = 0
             self._selector.modify(fd, selectors.EVENT_READ, "old")
@@ -481,7 +493,7 @@ class Supervisor:
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def _timeout(self) -> Optional[float]:
+    def _timeout(self) -> float | None:
         if self._cell is None or self._cell.next_step is None:
             return None
         return max(0.0, self._cell.next_step - time.monotonic())
@@ -494,7 +506,7 @@ class Supervisor:
             cell.next_stop(self._worker, self._settings["grace_s"])
 
 
-def _sockets() -> Tuple[socket.socket, socket.socket]:
+def _sockets() -> tuple[socket.socket, socket.socket]:
     """Two ends of a channel; sending on ours gives up after a while, for a worker may have been stopped."""
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))

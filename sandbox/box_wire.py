@@ -13,9 +13,10 @@ import json
 import os
 import socket
 import struct
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
-Message = Dict[str, Any]
+Message = dict[str, Any]
 
 EXIT_NO_CHANNEL = 213
 """Exit code of a worker that cannot reach the supervisor any more; no code that a program is likely to use."""
@@ -28,7 +29,7 @@ def encode_line(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def decode_line(line: bytes) -> Optional[Message]:
+def decode_line(line: bytes) -> Message | None:
     """Read a line; None for one that holds no message (half-written, forged, nested without end)."""
     try:
         message = json.loads(line)
@@ -41,7 +42,7 @@ class LineReader:
     """Cut a stream of bytes into messages."""
 
     def __init__(self) -> None:
-        self._parts: List[bytes] = []
+        self._parts: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[Message]:
@@ -69,13 +70,13 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._buffer = b""
-        self._fds: List[int] = []
+        self._fds: list[int] = []
 
     def fileno(self) -> int:
         """Descriptor of the socket, for selectors."""
         return self.sock.fileno()
 
-    def send(self, message: Message, fds: Tuple[int, ...] = ()) -> None:
+    def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
         """Send a message; blocks while the other side does not read."""
         body = json.dumps(message, separators=(",", ":")).encode("ascii")
         data = struct.pack("!I", len(body)) + body
@@ -86,7 +87,7 @@ class Channel:
         if data:
             self.sock.sendall(data)
 
-    def receive(self) -> Tuple[Message, List[int]]:
+    def receive(self) -> tuple[Message, list[int]]:
         """Wait for the next message and the descriptors that came with it.
 
         Raises:
@@ -100,7 +101,7 @@ class Channel:
             if not self._fill():
                 raise EOFError
 
-    def poll(self) -> Tuple[List[Message], bool]:
+    def poll(self) -> tuple[list[Message], bool]:
         """Read what is there without waiting; the second value is False once the other side is gone."""
         alive = True
         try:
@@ -132,7 +133,7 @@ class Channel:
         self._buffer += data
         return bool(data)
 
-    def _take(self) -> Optional[Message]:
+    def _take(self) -> Message | None:
         if len(self._buffer) < 4:
             return None
         (size,) = struct.unpack("!I", self._buffer[:4])

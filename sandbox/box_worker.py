@@ -27,7 +27,8 @@ import sys
 import time
 import types
 from _thread import get_ident
-from typing import Any, Callable, Dict, List, Optional, Set
+from collections.abc import Callable
+from typing import Any
 
 from .box_code import CELL_PREFIX, Compiler, Loop, error_info
 from .box_names import changes, user_names
@@ -46,7 +47,7 @@ class Answer:
     """What the cell gave to `final_answer`."""
 
     def __init__(self) -> None:
-        self.given: Optional[List[str]] = None
+        self.given: list[str] | None = None
 
     def final_answer(self, answer: object) -> None:
         """Give the answer to the task; the run ends once the cell has reached its end without an error."""
@@ -96,7 +97,7 @@ class Worker:
 
     # -- a cell ---------------------------------------------------------------------------------------------------
 
-    def _run(self, message: Message, fds: List[int]) -> Message:
+    def _run(self, message: Message, fds: list[int]) -> Message:
         namespace = self._main.__dict__
         before = user_names(namespace)
         self._streams.begin(fds, set(sys._current_frames()) - {_main_thread})
@@ -120,7 +121,7 @@ class Worker:
             self._streams.end()
             _exit(0)
         done["late"] = self._streams.end()
-        stored: Set[str] = done.pop("stored")
+        stored: set[str] = done.pop("stored")
         done["names"] = changes(before, namespace, stored)
         done["all"] = sorted(user_names(namespace))[:2000]
         done["answer"] = self._answer.given
@@ -131,7 +132,7 @@ class Worker:
         done["threads"] = len(sys._current_frames()) - 1
         return done
 
-    def _execute(self, code: str, filename: str, namespace: Dict[str, Any], done: Message) -> None:
+    def _execute(self, code: str, filename: str, namespace: dict[str, Any], done: Message) -> None:
         done["kind"] = "ok"
         try:
             body, last, done["stored"] = self._compiler.compile(code, filename)
@@ -155,9 +156,9 @@ class Worker:
         try:
             self._shows.figures()
         except Exception as error:
-            print("the open figures cannot be shown: {}".format(type(error).__name__), file=sys.stderr)
+            print(f"the open figures cannot be shown: {type(error).__name__}", file=sys.stderr)
 
-    def _send_display(self, display: Dict[str, Any]) -> None:
+    def _send_display(self, display: dict[str, Any]) -> None:
         # An interrupt must not cut a message in two.
         self._in_cell, inside = False, self._in_cell
         try:

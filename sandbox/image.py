@@ -4,30 +4,27 @@ Nothing is fetched in silence: only `build_image` fetches, and everything else s
 and says how to build it.
 """
 
-import io
 import json
 import os
 import re
 import sys
-import tarfile
 import uuid
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import ImageNotFound
+from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
 from actloop.config import DEFAULT_IMAGE
 from actloop.errors import ConfigError, ImageMissing, SandboxError
 from actloop.protocols import Record
 
-from .base_image import LOG_TAIL, REGISTRY_BASE, Base, OnLine, build_failed, require_base
+from .base_image import REGISTRY_BASE, Base, require_base
+from .building import LOG_TAIL, OnLine, authorities, build_failed, run_build
 from .engine import connect, translate_errors
 
 _VERSION = r"(?:===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+"
@@ -37,15 +34,16 @@ _SPEC = re.compile(
     rf"(?:{_VERSION}(?:,{_VERSION})*)?"
 )
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-# What a person asked pip for, not what that brought along: pip leaves a file REQUESTED beside the former.
+# What a person asked for, not what that brought along: pip leaves a file REQUESTED beside the former, but not
+# where the package was there already, so names that were asked for now are looked up as well.
 _FACTS = """
-import json, platform
+import json, platform, re, sys
 from importlib.metadata import distributions
-asked = {d.name: d.version for d in distributions() if d.read_text("REQUESTED") is not None}
-names = sorted(asked.keys() - {"pip", "setuptools"}, key=str.lower)
-packages = [f"{name} {asked[name]}" for name in names]
+plain = lambda name: re.sub("[-_.]+", "-", name).lower()
+now = {plain(re.match("[A-Za-z0-9._-]+", spec)[0]) for spec in sys.argv[1:]}
+there = {plain(found.name): found for found in distributions() if found.name != "pip"}
+asked = [name for name in there if name in now or there[name].read_text("REQUESTED") is not None]
+packages = [f"{there[name].name} {there[name].version}" for name in sorted(asked)]
 print(json.dumps({"python": platform.python_version(), "packages": packages}))
 """
 
@@ -154,67 +152,48 @@ def build_image(
             with translate_errors("looking for the default image"):
                 present = client.images.list(name=DEFAULT_IMAGE)
             below = DEFAULT_IMAGE if present else build_image(base=base, on_line=on_line)
-            return _build(
-                client, below, tag or packages_tag(packages), {"PACKAGES": " ".join(extra)}, on_line
-            )
+            return _build(client, below, tag or packages_tag(extra), extra, on_line)
         below = require_base(client, base, on_line)
-        return _build(client, below, tag or DEFAULT_IMAGE, {}, on_line)
+        return _build(client, below, tag or DEFAULT_IMAGE, (), on_line)
 
 
-def _build(
-    client: docker.DockerClient, base: str, tag: str, arguments: Mapping[str, str], on_line: OnLine
-) -> str:
+def _build(client: docker.DockerClient, base: str, tag: str, extra: Sequence[str], on_line: OnLine) -> str:
     stage = uuid.uuid4().hex
     recipe = resources.files("actloop.sandbox").joinpath("Dockerfile").read_bytes()
-    context = {"Dockerfile": recipe, "ca.pem": _authorities()}
+    context = {"Dockerfile": recipe, "ca.pem": authorities()}
+    arguments = {"BASE": base, "BUILD": stage}
+    if extra:
+        arguments["PACKAGES"] = " ".join(extra)
     try:
-        built = _run_build(
-            client, context, {"BASE": base, "BUILD": stage, **_proxies(), **arguments}, on_line
-        )
-        facts = _probe(client, built)
-        labels = {"actloop.python": facts["python"], "actloop.packages": ", ".join(facts["packages"])}
-        _run_build(
-            client, {"Dockerfile": f"FROM {built}\n".encode()}, {}, lambda line: None, tag=tag, labels=labels
-        )
+        built = run_build(client, context, arguments, on_line)
+        facts = _probe(client, built, extra)
+        _label(client, built, tag, facts)
     finally:
         # The first stage holds the host's authorities, and weighs as much as the image.
         with translate_errors("removing the build's first stage"):
             client.api.prune_images({"dangling": True, "label": [f"actloop.stage={stage}"]})
-    on_line(f"{tag}: Python {facts['python']}, {labels['actloop.packages']}")
+    on_line(f"{tag}: Python {facts['python']}, {', '.join(facts['packages'])}")
     return tag
 
 
-def _run_build(
-    client: docker.DockerClient,
-    context: Mapping[str, bytes],
-    arguments: Mapping[str, str],
-    on_line: OnLine,
-    **options: Any,
-) -> str:
-    """Run one build and return the image's id. `timeout=None`: a step may be silent for minutes."""
-    tail: deque[str] = deque(maxlen=LOG_TAIL)
-    image_id = ""
-    with translate_errors("building the image"):
-        steps = client.api.build(
-            fileobj=_tar(context), custom_context=True, buildargs=dict(arguments),
-            rm=True, forcerm=True, decode=True, timeout=None, **options,
-        )  # fmt: skip
-        for step in steps:
-            image_id = step.get("aux", {}).get("ID", image_id)
-            text = _COLOURS.sub("", step.get("stream", ""))
-            for line in filter(None, map(str.rstrip, text.splitlines())):
-                tail.append(line)
-                on_line(line)
-            if "error" in step:
-                raise build_failed(step["error"], tail)
-    return image_id
+def _label(client: docker.DockerClient, image: str, tag: str, facts: Mapping[str, Any]) -> None:
+    """Write the facts on the image, give it its tag, and remove what had the tag unless a box uses it."""
+    labels = {"actloop.python": facts["python"], "actloop.packages": ", ".join(facts["packages"])}
+    with translate_errors("looking for an older image"):
+        older = [found.id for found in client.images.list(name=tag)]
+    recipe = {"Dockerfile": f"FROM {image}\n".encode()}
+    newer = run_build(client, recipe, {}, lambda line: None, tag=tag, labels=labels)
+    for image_id in older:
+        if image_id != newer:
+            with suppress(APIError):
+                client.api.remove_image(image_id)
 
 
-def _probe(client: docker.DockerClient, image: str) -> Any:
+def _probe(client: docker.DockerClient, image: str, extra: Sequence[str]) -> Any:
     """Ask a new image what is in it, in a box that can do nothing else."""
     with translate_errors("looking into the new image"):
         box = client.containers.create(
-            image, ["python3", "-c", _FACTS], network_mode="none", read_only=True, cap_drop=["ALL"],
+            image, ["python3", "-c", _FACTS, *extra], network_mode="none", read_only=True, cap_drop=["ALL"],
             security_opt=["no-new-privileges"], labels={"actloop": "1", "actloop.owner": str(os.getpid())},
         )  # fmt: skip
         try:
@@ -230,40 +209,13 @@ def _probe(client: docker.DockerClient, image: str) -> Any:
 
 def _checked(packages: Sequence[str]) -> list[str]:
     """The packages, each once and in order. Options, addresses, paths and blanks are not package names."""
-    specs = [package.replace(" ", "") for package in packages]
+    specs = [re.sub(" *([=<>!~,]+) *", r"\1", package.strip(" ")) for package in packages]
     for spec in specs:
         if not _SPEC.fullmatch(spec):
             raise ConfigError(
                 f"{spec!r} is not a package. Write a name, perhaps with versions: 'duckdb', 'polars>=1,<2'."
             )
     return sorted(set(specs), key=str.lower)
-
-
-def _authorities() -> bytes:
-    """The certificates that this host trusts, so that pip in the build does so too; empty where unknown."""
-    names = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
-    files = [os.environ.get(name) for name in names] + ["/etc/ssl/certs/ca-certificates.crt"]
-    for file in filter(None, files):
-        with suppress(OSError):
-            return Path(file).read_bytes()
-    return b""
-
-
-def _proxies() -> dict[str, str]:
-    """The host's proxies. Docker knows these names and leaves them out of the image's history."""
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-    return {name: os.environ[name] for both in names for name in (both, both.lower()) if os.environ.get(name)}
-
-
-def _tar(files: Mapping[str, bytes]) -> io.BytesIO:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            tar.addfile(entry, io.BytesIO(data))
-    archive.seek(0)
-    return archive
 
 
 def _repository(tag: str) -> str:

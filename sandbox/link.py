@@ -50,7 +50,7 @@ class AttachedLink:
         self._sock.sendall(data)
 
     def receive(self) -> Iterator[bytes]:
-        """stdout of the supervisor, piece by piece. Each frame has a header of 8 bytes: stream, 3 zeros, length."""
+        """Stdout of the supervisor, piece by piece. Each frame has a header of 8 bytes: stream, 3 zeros, length."""
         buffer = b""
         while True:
             try:

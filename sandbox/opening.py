@@ -1,14 +1,16 @@
 """Opening a session by the name of a backend."""
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, TypeAlias
 
 from actloop.config import DEFAULT_IMAGE, Limits
 from actloop.errors import ConfigError
 
 from .docker import open_docker_session
+from .engine import connect, translate_errors
+from .image import image_facts
 from .session import BoxSession
 
 Backend: TypeAlias = Literal["auto", "docker"]
@@ -38,7 +40,7 @@ def open_session(
 def aopen_session(
     backend: str = "auto", *, limits: Limits | None = None, image: str = DEFAULT_IMAGE, thread: str | None = None
 ) -> AbstractAsyncContextManager[BoxSession]:
-    """`open_session` for async callers: `async with aopen_session() as session`."""
+    """Start a box for async callers; use the result with `async with`. See the twin without an `a`."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[BoxSession]:
@@ -49,3 +51,14 @@ def aopen_session(
             await session.aclose()
 
     return opened()
+
+
+def session_facts(image: str = DEFAULT_IMAGE) -> tuple[str, str]:
+    """Python version, and installed packages in one line, of boxes made from an image."""
+    with translate_errors():
+        client = connect()
+        try:
+            facts = image_facts(client, image)
+        finally:
+            client.close()
+    return facts.python or "3", ", ".join(facts.packages) or "nothing"

@@ -197,9 +197,7 @@ class BoxSession:
         content = b""
         total = 1
         while len(content) < total:
-            reply = self._ask(
-                next(self._numbers), {"op": "get", "path": path, "offset": len(content), "size": PART}
-            )
+            reply = self._ask(next(self._numbers), {"op": "get", "path": path, "offset": len(content), "size": PART})
             part = base64.b64decode(reply["data"])
             total = min(int(reply["total"]), self.limits.transfer)
             content += part
@@ -343,8 +341,12 @@ def _record(message: Message, cell_id: str) -> Execution:
 
 
 def _lost(cell_id: str, names: set[str], closed: bool) -> Execution:
-    why = "the session was closed while the cell ran" if closed else (
-        "the box was removed, killed, or its engine stopped while the cell ran; what the cell did until then is not known"
+    why = (
+        "the session was closed while the cell ran"
+        if closed
+        else (
+            "the box was removed or killed, or its engine stopped; what the cell did until then is not known"
+        )
     )
     return Execution(
         cell_id=cell_id, outcome="lost", exit_code=None, state="lost", lost_names=tuple(sorted(names)), notes=(why,)

@@ -32,7 +32,7 @@ def whole(model: ScriptedModel, prompt: list[BaseMessage]) -> Any:
     pieces = list(model.stream(prompt))
     assert isinstance(pieces[-1], AIMessageChunk)
     assert pieces[-1].chunk_position == "last"
-    return sum(pieces[1:], pieces[0])  # type: ignore[arg-type]
+    return sum(pieces[1:], pieces[0])
 
 
 def test_replies_come_in_order_of_the_prompt_not_of_the_calls() -> None:
@@ -98,7 +98,7 @@ def test_usage_and_metadata_are_made_up_the_same_each_time() -> None:
 
 def test_metadata_of_the_script_stays() -> None:
     usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
-    scripted = AIMessage("cut", response_metadata={"finish_reason": "length"}, usage_metadata=usage)  # type: ignore[arg-type]
+    scripted = AIMessage("cut", response_metadata={"finish_reason": "length"}, usage_metadata=usage)
     for reply in (ScriptedModel([scripted]).invoke(after()), whole(ScriptedModel([scripted]), after())):
         assert reply.response_metadata["finish_reason"] == "length"
         assert reply.usage_metadata == usage
@@ -119,7 +119,7 @@ def test_a_stream_comes_word_by_word_and_loses_nothing(text: str) -> None:
     model = ScriptedModel([text])
     streamed = whole(model, after())
     assert streamed.text == text
-    assert streamed.usage_metadata == model.invoke(after()).usage_metadata  # type: ignore[attr-defined]
+    assert streamed.usage_metadata == model.invoke(after()).usage_metadata
     assert len(list(ScriptedModel(["a b c"]).stream(after()))) >= 3
 
 
@@ -138,7 +138,7 @@ def test_a_stream_carries_invalid_calls() -> None:
         "error": None,
         "type": "invalid_tool_call",
     }
-    streamed = whole(ScriptedModel([AIMessage("", invalid_tool_calls=[bad])]), after())  # type: ignore[list-item]
+    streamed = whole(ScriptedModel([AIMessage("", invalid_tool_calls=[bad])]), after())
     assert streamed.invalid_tool_calls == [bad]
 
 

@@ -43,3 +43,9 @@ def _no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
         *("ACTLOOP_BASE_URL", "ACTLOOP_API_KEY", "LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"),
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test's server refuses must not be known of another's that gets the same port."""
+    monkeypatch.setattr("actloop.nodes.parameters._learned", {})

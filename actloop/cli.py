@@ -1,0 +1,130 @@
+"""The command line. Exit codes: 0 success, 1 the run ended otherwise, 2 wrong use or set-up."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import ActloopError
+
+app = typer.Typer(
+    name="actloop",
+    help="An agent that solves tasks by writing Python, running it in a sandbox and repairing it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+image_app = typer.Typer(help="The image of the sandbox.", no_args_is_help=True)
+app.add_typer(image_app, name="image")
+
+Model = Annotated[str | None, typer.Option("--model", "-m", help="openai:gpt-5, or a bare name with --base-url.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", "-u", help="Address of an OpenAI-compatible server.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the files that the run made.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+Image = Annotated[str | None, typer.Option("--image", help="Image of the sandbox.")]
+
+
+@contextmanager
+def _errors_in_one_sentence() -> Iterator[None]:
+    """Turn an error of ours into a sentence on stderr and exit code 2."""
+    try:
+        yield
+    except ActloopError as error:
+        typer.secho(f"actloop: {error}", fg="red", err=True)
+        raise typer.Exit(2) from None
+
+
+@app.command()
+def run(
+    task: Annotated[str, typer.Argument(help="What is to be done, in words.")],
+    file: Annotated[
+        list[Path] | None, typer.Option("--file", "-f", help="File to put into the sandbox; may be repeated.")
+    ] = None,
+    out: Out = Path("out"),
+    model: Model = None,
+    base_url: BaseUrl = None,
+    max_turns: Annotated[int, typer.Option("--max-turns", help="Cells that the run may execute.")] = 10,
+    policy: Annotated[str, typer.Option("--policy", help="Safety check: open, standard or strict.")] = "standard",
+    image: Image = None,
+    json: Json = False,
+) -> None:
+    """Solve a task."""
+    from .running import Order, run_order
+
+    order = Order(task, file or [], out, model, base_url, max_turns, policy, image, as_json=json)
+    with _errors_in_one_sentence():
+        code = run_order(order)
+    raise typer.Exit(code)
+
+
+@app.command()
+def demo(
+    out: Out = Path("out"), model: Model = None, base_url: BaseUrl = None, image: Image = None, json: Json = False
+) -> None:
+    """Solve a bundled data question; without a model key it replays recorded replies. The code really runs."""
+    from .running import demo_order, run_order
+
+    with _errors_in_one_sentence():
+        code = run_order(demo_order(out, model, base_url, image, json))
+    raise typer.Exit(code)
+
+
+@app.command()
+def doctor() -> None:
+    """Check Python, engine, image and model, and say how to mend each."""
+    from .doctor import diagnose
+
+    checks = diagnose()
+    for check in checks:
+        mark, colour = ("ok  ", "green") if check.ok else ("FAIL", "red")
+        typer.echo(f"{typer.style(mark, fg=colour)} {check.name}: {check.detail}")
+        if not check.ok:
+            typer.echo(f"     {check.remedy}")
+    raise typer.Exit(0 if all(check.ok for check in checks) else 2)
+
+
+@image_app.command("build")
+def image_build(
+    source: Annotated[
+        str, typer.Option("--from", help="registry: on python:3.12-slim; debian: on Debian packages alone.")
+    ] = "registry",
+    packages: Annotated[
+        list[str] | None, typer.Option("--packages", "-p", help="A further package; may be repeated.")
+    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(help="Further packages, after --packages.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Name of the image.")] = None,
+) -> None:
+    """Build the sandbox image."""
+    from .errors import ConfigError
+    from .sandbox.image import build_image
+
+    with _errors_in_one_sentence():
+        if source not in ("registry", "debian"):
+            raise ConfigError(f"There is no base {source!r}; choose registry or debian.")
+        built = build_image(
+            base="debian" if source == "debian" else "registry",
+            packages=[*(packages or []), *(more or [])],
+            tag=tag,
+            on_line=lambda line: typer.secho(line, dim=True, err=True),
+        )
+    typer.echo(built)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("actloop"))
+
+
+def main() -> None:
+    """Entry point of the `actloop` command."""
+    # A library's deprecation notice says nothing to a person at a terminal.
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    app()

@@ -1,0 +1,182 @@
+"""One run from the command line: from what was typed to a result and an exit code."""
+
+import json
+import sys
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, cast
+
+from langchain_core.language_models import BaseChatModel
+from langgraph.types import Command
+
+from .config import Settings
+from .errors import ConfigError, InputError
+from .graph import Agent, create_agent
+from .state import Artifact
+from .terminal import View
+
+DEMO_TASK = (
+    "Which region's monthly revenue grew fastest from 2024 to 2025? Save a table of yearly revenue by region as "
+    "growth.csv and draw the monthly revenue of each region."
+)
+POLICIES = ("open", "standard", "strict")
+
+
+@dataclass
+class Order:
+    """What a person asked for."""
+
+    task: str
+    files: Sequence[Path]
+    out: Path
+    model: str | BaseChatModel | None = None
+    base_url: str | None = None
+    max_turns: int = 10
+    policy: str = "standard"
+    image: str | None = None
+    as_json: bool = False
+    notice: str = ""
+    """A line for the person before the run begins."""
+    thread: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+
+def demo_order(out: Path, model: str | None, base_url: str | None, image: str | None, as_json: bool) -> Order:
+    """The bundled question, with the user's model where there is one, else with recorded replies."""
+    settings = Settings()
+    order = Order(DEMO_TASK, [], out, model, base_url, image=image, as_json=as_json)
+    with as_file(files("actloop").joinpath("demo/sales.csv")) as path:
+        order.files = [path]
+    if not (model or base_url or settings.base_url or settings.openai_api_key or settings.model):
+        from .testing import ScriptedModel
+
+        replies = json.loads(files("actloop").joinpath("demo/replies.json").read_text("utf-8"))
+        order.model = ScriptedModel(replies=replies, delay_s=0.002 if sys.stderr.isatty() and not as_json else 0.0)
+        order.notice = (
+            "No model is set (OPENAI_API_KEY, ACTLOOP_BASE_URL): recorded replies are replayed; the code really runs."
+        )
+    return order
+
+
+def run_order(order: Order) -> int:
+    """Run it.
+
+    Returns:
+        Exit code: 0 success; 1 the run ended otherwise; 2 it could not begin.
+
+    Raises:
+        ActloopError: something that was given cannot be used.
+    """
+    given = _checked(order)
+    agent = create_agent(
+        order.model,
+        base_url=order.base_url,
+        image=order.image,
+        max_turns=order.max_turns,
+        policy=cast(Any, order.policy),
+    )
+    view = View(quiet=order.as_json)
+    view.begin(order.task, order.notice)
+    with agent.sessions:
+        try:
+            result = _stream(agent, order, given, view)
+        except KeyboardInterrupt:
+            result = _after_ctrl_c(agent, order)
+    saved = save(result.get("artifacts") or [], order.out)
+    if order.as_json:
+        shown = {name: result.get(name) for name in ("status", "answer", "answer_type", "summary", "turns", "usage")}
+        print(json.dumps({**shown, "artifacts": [str(path) for path in saved], "thread": order.thread}, indent=2))
+    else:
+        view.end(result, saved)
+    return _exit_code(result)
+
+
+def _checked(order: Order) -> dict[str, str]:
+    """Look at everything that was given before anything is started."""
+    if not order.task.strip():
+        raise ConfigError("The task is empty: say in words what is to be done.")
+    if order.policy not in POLICIES:
+        raise ConfigError(f"There is no policy {order.policy!r}; choose one of {', '.join(POLICIES)}.")
+    given: dict[str, str] = {}
+    for path in order.files:
+        try:
+            with path.open("rb"):
+                pass
+        except OSError as error:
+            raise InputError(
+                f"The input file {path} cannot be read: {error.strerror}. Check its path and rights."
+            ) from None
+        if path.name in given:
+            raise ConfigError(f"Two input files are called {path.name}; rename one of them.")
+        given[path.name] = str(path.resolve())
+    _make_writable(order.out)
+    return given
+
+
+def _make_writable(out: Path) -> None:
+    made = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / f".actloop-{uuid.uuid4().hex[:8]}"
+        probe.touch()
+        probe.unlink()
+        if made:
+            # It is made again when there is something to put into it.
+            out.rmdir()
+    except OSError as error:
+        raise InputError(f"The folder {out} cannot be written: {error.strerror}. Choose another with --out.") from None
+
+
+def _stream(agent: Agent, order: Order, given: dict[str, str], view: View) -> dict[str, Any]:
+    """Run the graph, showing it as it goes, and putting its questions to the person at the terminal."""
+    config: Any = {"configurable": {"thread_id": order.thread}}
+    step: Any = {"task": order.task, "files": given}
+    while True:
+        asked: Any = None
+        for mode, data in agent.stream(step, config, stream_mode=["updates", "custom", "messages"]):
+            if mode == "updates" and isinstance(data, dict) and "__interrupt__" in data:
+                asked = data["__interrupt__"][0].value
+            else:
+                view.show(mode, data)
+        if asked is None:
+            break
+        step = Command(resume=view.ask(asked))
+    return dict(agent.get_state(config).values)
+
+
+def _after_ctrl_c(agent: Agent, order: Order) -> dict[str, Any]:
+    """What there is after Ctrl-C."""
+    values = dict(agent.get_state({"configurable": {"thread_id": order.thread}}).values)
+    return {**values, "status": "cancelled", "summary": "Stopped by Ctrl-C.", "answer": None}
+
+
+def save(artifacts: Sequence[Artifact], out: Path) -> list[Path]:
+    """Copy artifacts below a folder, and nowhere else.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    saved = []
+    root = out.resolve()
+    for artifact in artifacts:
+        target = (out / artifact["name"]).resolve()
+        if not target.is_relative_to(root) or target == root:
+            continue
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(Path(artifact["path"]).read_bytes())
+        except OSError as error:
+            raise InputError(
+                f"{target} cannot be written: {error.strerror}. Choose another folder with --out."
+            ) from None
+        saved.append(out / artifact["name"])
+    return saved
+
+
+def _exit_code(result: dict[str, Any]) -> int:
+    if result.get("status") == "success":
+        return 0
+    started = result.get("turns") or any(message.type == "ai" for message in result.get("messages") or [])
+    return 1 if started or result.get("status") not in ("model_unavailable", "sandbox_error") else 2

@@ -1,0 +1,154 @@
+"""What a person sees of a run while it goes on: thought, code, verdict, output, answer.
+
+All of it goes to stderr; the answer alone goes to stdout, so that a pipe gets just that.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+LIVE_LINES = 12
+"""Lines of a reply shown while it comes."""
+
+
+class View:
+    """The live view.
+
+    Args:
+        quiet: show nothing.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, quiet=quiet, highlight=False)
+        self._live: Live | None = None
+        self._reply = ""
+        self._open_line = False
+
+    def begin(self, task: str, notice: str = "") -> None:
+        """Show the task."""
+        if notice:
+            self._console.print(Text(notice, style="yellow"))
+        self._console.print(Text("Task  ", style="bold").append(task, style="not bold"))
+
+    def show(self, mode: str, data: Any) -> None:
+        """Show one item of the graph's stream.
+
+        Args:
+            mode: `messages`, `custom` or `updates`.
+            data: as LangGraph yields it for that mode.
+        """
+        if mode == "messages":
+            message, facts = data
+            if facts.get("langgraph_node") in ("reason", "repair") and message.type.startswith("AI"):
+                self._token(str(message.text))
+        elif mode == "custom":
+            self._event(data)
+        elif mode == "updates":
+            for node, update in data.items():
+                self._node(node, update or {})
+
+    def _token(self, text: str) -> None:
+        """Show a reply while it comes; it is replaced by its thought and its code once it is whole."""
+        if not self._console.is_terminal or not text:
+            return
+        self._reply += text
+        if self._live is None:
+            self._live = Live(console=self._console, transient=True, refresh_per_second=12)
+            self._live.start()
+        self._live.update(Text("\n".join(self._reply.splitlines()[-LIVE_LINES:]), style="dim"))
+
+    def _settle(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+        self._live, self._reply = None, ""
+        if self._open_line:
+            self._console.print()
+            self._open_line = False
+
+    def _node(self, node: str, update: dict[str, Any]) -> None:
+        if node in ("reason", "repair"):
+            self._settle()
+        elif node == "codegen" and (update.get("action") or {}).get("kind") == "cell":
+            action = update["action"]
+            code = Syntax(action["code"], "python", line_numbers=True, background_color="default", word_wrap=True)
+            parts = [Text(action["text"].strip(), style="italic")] if action["text"].strip() else []
+            self._console.print(Padding(Group(*parts, code), (1, 0, 0, 0)))
+        elif node == "safety_check":
+            verdict = update.get("verdict") or {}
+            if verdict.get("decision") != "allow":
+                for finding in verdict.get("findings", []):
+                    self._line(f"{verdict['decision']}: line {finding['line']}: {finding['message']}", "yellow")
+        elif node == "execute" and update.get("execution"):
+            self._settle()
+            self._ending(update["execution"])
+
+    def _event(self, event: dict[str, Any]) -> None:
+        kind = event.get("kind")
+        if kind in ("stdout", "stderr"):
+            text = Text.from_ansi(event["text"].replace("\r", "\n"))
+            text.style = "red" if kind == "stderr" else "cyan"
+            self._console.print(text, end="")
+            self._open_line = not event["text"].endswith("\n")
+        elif kind == "display":
+            self._line(f"[{event['name']}]", "magenta")
+        elif kind == "skipped":
+            self._line(f"[… {event['text']} bytes not shown live]", "dim")
+
+    def _line(self, text: str, style: str) -> None:
+        if self._open_line:
+            self._console.print()
+            self._open_line = False
+        self._console.print(Text(text, style=style))
+
+    def _ending(self, execution: dict[str, Any]) -> None:
+        if execution.get("result") is not None:
+            self._line(execution["result"], "cyan")
+        seconds = f"{execution['wall_s']:.2f} s"
+        if execution["outcome"] == "ok":
+            self._line(f"✓ exit 0, {seconds}", "green")
+            return
+        error = execution.get("error")
+        what = execution["outcome"].replace("_", " ")
+        if error:
+            where = f" (line {error['line']})" if error["line"] else ""
+            what = f"{error['type']}: {error['message'].splitlines()[0] if error['message'] else ''}{where}"
+        self._line(f"✗ exit {execution['exit_code']}, {seconds}: {what}", "red")
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        """Put an approval to the person; without one at the terminal the answer is no."""
+        self._settle()
+        if not (sys.stdin.isatty() and self._console.is_terminal):
+            self._line("Nobody is here to approve this cell: it is refused.", "yellow")
+            return {"decision": "reject", "reason": "nobody was there to approve it"}
+        answer = self._console.input("[yellow]Run this cell? \\[y/N] [/yellow]").strip().lower()
+        return answer in ("y", "yes")
+
+    def end(self, result: dict[str, Any], saved: Sequence[Path]) -> None:
+        """Show how the run ended: the answer on stdout, all else on stderr."""
+        self._settle()
+        status = result.get("status") or "unknown"
+        usage = result.get("usage") or {}
+        self._console.print()
+        if result.get("answer"):
+            self._console.print(Text("Answer", style="bold"))
+            sys.stderr.flush()
+            print(result["answer"], flush=True)
+        self._console.print(
+            Text(f"{status}: {result.get('summary', '')}", style="green" if status == "success" else "red")
+        )
+        for path in saved:
+            self._console.print(Text(f"  {path}", style="magenta"))
+        tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+        self._console.print(
+            Text(
+                f"{result.get('turns') or 0} cells, {usage.get('model_calls', 0)} requests, {tokens} tokens",
+                style="dim",
+            )
+        )

@@ -1,0 +1,147 @@
+"""The graph: six nodes, and one for approvals. `create_agent` makes it ready to run."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from actloop.config import Budget, Limits, Settings
+from actloop.errors import ConfigError
+from actloop.nodes.approve import approve
+from actloop.nodes.codegen import codegen
+from actloop.nodes.context import Context, Policy
+from actloop.nodes.execute import aexecute, execute
+from actloop.nodes.model import connect
+from actloop.nodes.observe import observe
+from actloop.nodes.reason import areason, reason
+from actloop.nodes.repair import arepair, repair
+from actloop.nodes.safety_check import safety_check
+from actloop.sandbox.opening import BACKENDS, open_session, session_facts
+from actloop.state import Input, Result, State
+
+from .artifacts import ArtifactFolder
+from .checkpoints import SqliteCheckpoints
+from .sessions import ThreadSessions
+
+Agent = CompiledStateGraph[State, None, Input, Result]
+
+
+def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
+    """Wire the nodes; compile the result with whatever checkpointer you like.
+
+    Every node says itself where to go, by the reply, the verdict, the exit code and the limits.
+
+    Args:
+        context: what the nodes share; see `create_agent` for how one is made.
+    """
+    graph = StateGraph(State, input_schema=Input, output_schema=Result)
+    _add(graph, "reason", reason, ("codegen", "__end__"), context, areason)
+    _add(graph, "codegen", codegen, ("safety_check", "reason", "__end__"), context)
+    _add(graph, "safety_check", safety_check, ("execute", "approve", "repair", "__end__"), context)
+    _add(graph, "approve", approve, ("execute", "safety_check", "repair"), context)
+    _add(graph, "execute", execute, ("observe", "__end__"), context, aexecute)
+    _add(graph, "observe", observe, ("reason", "repair", "__end__"), context)
+    _add(graph, "repair", repair, ("codegen", "__end__"), context, arepair)
+    graph.add_edge(START, "reason")
+    return graph
+
+
+def _add(
+    graph: StateGraph[State, None, Input, Result],
+    name: str,
+    node: Callable[..., Any],
+    destinations: tuple[str, ...],
+    context: Context,
+    async_node: Callable[..., Any] | None = None,
+) -> None:
+    """Add a node bound to the context; one that waits for the outside has an async twin."""
+    bound: Any = partial(node, context=context)
+    if async_node is not None:
+        bound = RunnableLambda(bound, afunc=partial(async_node, context=context), name=name)
+    graph.add_node(name, bound, destinations=destinations)
+
+
+def create_agent(
+    model: str | BaseChatModel | None = None,
+    *,
+    base_url: str | None = None,
+    sandbox: str = "auto",
+    image: str | None = None,
+    limits: Limits | None = None,
+    policy: Policy = "standard",
+    budget: Budget | None = None,
+    max_turns: int = 10,
+    max_repairs: int = 3,
+    secrets: Sequence[str] = (),
+    checkpointer: BaseCheckpointSaver[Any] | Literal[False] | None = None,
+    settings: Settings | None = None,
+) -> Agent:
+    """Make an agent.
+
+    ```python
+    agent = create_agent("openai:gpt-5")
+    thread = {"configurable": {"thread_id": "t1"}}
+    out = agent.invoke({"task": "How many rows?", "files": {"sales.csv": "sales.csv"}}, thread)
+    print(out["status"], out["answer"])
+    agent.sessions.close()
+    ```
+
+    Args:
+        model: a chat model, or the name of one: `openai:gpt-5`, or a bare name together with `base_url`. None takes
+            what the environment names.
+        base_url: address of an OpenAI-compatible server.
+        sandbox: `docker`, or `auto` for the best there is.
+        image: image of the sandbox; by default the one that `actloop image build` makes.
+        limits: of each box.
+        policy: of the safety check: `open`, `standard` or `strict`.
+        budget: of each run.
+        max_turns: cells that a run may execute.
+        max_repairs: cells that may fail in a row.
+        secrets: values that are masked wherever they would be shown or stored.
+        checkpointer: where threads are kept. None is a SQLite file in the user's data folder; False is none of its
+            own: a parent graph's is used where there is one.
+        settings: what the environment says; read now if not given.
+
+    Returns:
+        A compiled LangGraph graph. Its attribute `sessions` holds the sandbox sessions by thread; `sessions.close()`,
+        or leaving `with agent.sessions:`, removes their boxes.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+        ModelAccessDenied: there is no key for the model.
+    """
+    if max_turns < 1:
+        raise ConfigError(f"max_turns is {max_turns}; a run needs at least 1 cell.")
+    if max_repairs < 0:
+        raise ConfigError(f"max_repairs is {max_repairs}; it may be 0 or more.")
+    if sandbox not in BACKENDS:
+        raise ConfigError(f"There is no sandbox {sandbox!r}; choose one of {', '.join(BACKENDS)}.")
+    settings = settings or Settings()
+    limits = limits or Limits()
+    image = image or settings.image
+    sessions = ThreadSessions(
+        lambda thread: open_session(sandbox, limits=limits, image=image, thread=thread), lambda: session_facts(image)
+    )
+    context = Context(
+        model=connect(model, base_url=base_url, settings=settings),
+        sessions=sessions,
+        artifacts=ArtifactFolder(settings.data_dir / "artifacts"),
+        limits=limits,
+        policy=policy,
+        budget=budget or Budget(),
+        max_turns=max_turns,
+        max_repairs=max_repairs,
+        secrets=tuple(secrets),
+    )
+    saver: Any = checkpointer
+    if checkpointer is None:
+        saver = SqliteCheckpoints(settings.data_dir / "checkpoints.sqlite")
+    agent: Any = build_graph(context).compile(checkpointer=saver or None, name="actloop")
+    agent.sessions = sessions
+    made: Agent = agent
+    return made

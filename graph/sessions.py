@@ -1,0 +1,99 @@
+"""The sessions of one agent, by thread."""
+
+import atexit
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from actloop.sandbox.session import BoxSession
+
+
+class ThreadSessions:
+    """Opens a session for a thread when it needs one, and closes all of them at the end.
+
+    Leaving the context, `close()` and the end of the process close every session.
+
+    Args:
+        open_session: starts a box for a thread.
+        read_facts: Python version, and installed packages in one line, of the boxes to come.
+    """
+
+    def __init__(self, open_session: Callable[[str], BoxSession], read_facts: Callable[[], tuple[str, str]]) -> None:
+        self._open = open_session
+        self._read_facts = read_facts
+        self._facts: tuple[str, str] | None = None
+        self._lock = threading.Lock()
+        self._sessions: dict[str, BoxSession] = {}
+        self._opening: dict[str, threading.Lock] = {}
+        _ALL.add(self)
+
+    def get(self, thread: str) -> BoxSession:
+        """The thread's session; see `actloop.nodes.context.Sessions`."""
+        with self._lock:
+            opening = self._opening.setdefault(thread, threading.Lock())
+        with opening:
+            session = self._sessions.get(thread)
+            if session is not None and session.alive:
+                return session
+            if session is not None:
+                session.close()
+            session = self._open(thread)
+            self._sessions[thread] = session
+            return session
+
+    def has(self, thread: str) -> bool:
+        """Whether the thread has a session that answers."""
+        session = self._sessions.get(thread)
+        return session is not None and session.alive
+
+    def drop(self, thread: str) -> None:
+        """Close the thread's session, if it has one, without waiting for its box to be removed."""
+        with self._lock:
+            session = self._sessions.pop(thread, None)
+            self._opening.pop(thread, None)
+        if session is not None:
+            threading.Thread(target=session.close, name=f"actloop close {session.id}").start()
+
+    def interrupt(self) -> None:
+        """End every running cell; the sessions go on."""
+        for session in list(self._sessions.values()):
+            session.interrupt()
+
+    def facts(self) -> tuple[str, str]:
+        """Python version, and installed packages in one line, of the boxes to come."""
+        if self._facts is None:
+            self._facts = self._read_facts()
+        return self._facts
+
+    def close(self) -> None:
+        """Close every session and remove its box; safe to repeat."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        closers = [threading.Thread(target=session.close) for session in sessions]
+        for closer in closers:
+            closer.start()
+        for closer in closers:
+            closer.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_ALL: "weakref.WeakSet[ThreadSessions]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for sessions in list(_ALL):
+        with contextlib.suppress(Exception):
+            sessions.close()
+
+
+atexit.register(_close_all)

@@ -1,0 +1,79 @@
+"""What the nodes need besides the state: the model, the sessions, the limits. Bound to them by the builder.
+
+None of it enters the state: a live handle cannot be stored, and settings belong to the process that runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+
+from actloop.config import Budget, Limits
+from actloop.protocols import Session
+from actloop.state import Artifact, State
+
+Policy: TypeAlias = Literal["open", "standard", "strict"]
+
+
+class Sessions(Protocol):
+    """Sessions by thread: opened when a thread needs one, kept until the thread or the agent ends."""
+
+    def get(self, thread: str) -> Session:
+        """The thread's session; a new one where it has none or its box is gone.
+
+        Raises:
+            SandboxError: no box can be started.
+        """
+        ...
+
+    def has(self, thread: str) -> bool:
+        """Whether the thread has a session that answers."""
+        ...
+
+    def drop(self, thread: str) -> None:
+        """Close the thread's session, if it has one, without waiting for its box to be removed."""
+        ...
+
+    def facts(self) -> tuple[str, str]:
+        """Python version, and installed packages in one line, of the boxes to come."""
+        ...
+
+
+class Artifacts(Protocol):
+    """Files that runs made, kept on the host."""
+
+    def keep(self, name: str, data: bytes, media_type: str, turn: int) -> Artifact:
+        """Store a file under its content and say where it is."""
+        ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything that the nodes of one agent share."""
+
+    model: BaseChatModel
+    sessions: Sessions
+    artifacts: Artifacts
+    limits: Limits = field(default_factory=Limits)
+    policy: Policy = "standard"
+    budget: Budget = field(default_factory=Budget)
+    max_turns: int = 10
+    max_repairs: int = 3
+    secrets: Sequence[str] = ()
+
+
+def session_key(state: State, config: RunnableConfig) -> tuple[str, bool]:
+    """Under which name the session of a run is kept, and whether it ends with the run.
+
+    A run without a thread cannot be continued, so nobody could reach its session again.
+    """
+    thread = (config.get("configurable") or {}).get("thread_id")
+    return (str(thread), False) if thread is not None else (f"run-{state['run']['id']}", True)
+
+
+def input_files(state: State) -> dict[str, Path]:
+    """Files that the caller gave: name in the workspace, and path on the host."""
+    return {name: Path(path) for name, path in (state.get("files") or {}).items()}

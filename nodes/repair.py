@@ -1,0 +1,71 @@
+"""`repair`: say what went wrong and what is left, and ask the model for a corrected cell."""
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from actloop.errors import ModelError
+from actloop.protocols import Execution
+from actloop.state import State, Verdict
+
+from .asking import aask, ask
+from .context import Context
+from .diagnosis import advice
+from .run import Run, end, last_reply, note, reply_to, run_of
+from .turn import Next, Turn, accept, failed, prepare
+
+
+def repair(state: State, config: RunnableConfig, *, context: Context) -> Next:
+    """Diagnose the failure and ask for another cell.
+
+    Returns:
+        To `codegen` with the reply, or to the end where repairs are used up or the provider failed.
+    """
+    turn = _prepare(state, context)
+    if not isinstance(turn, Turn):
+        return turn
+    try:
+        return accept(turn, ask(context.model, turn.prompt, config=config))
+    except ModelError as error:
+        return failed(turn, error)
+
+
+async def arepair(state: State, config: RunnableConfig, *, context: Context) -> Next:
+    """`repair` for async callers."""
+    turn = _prepare(state, context)
+    if not isinstance(turn, Turn):
+        return turn
+    try:
+        return accept(turn, await aask(context.model, turn.prompt, config=config))
+    except ModelError as error:
+        return failed(turn, error)
+
+
+def _prepare(state: State, context: Context) -> Turn | Next:
+    run = run_of(state)
+    verdict = Verdict.model_validate(state["verdict"])
+    update: dict[str, Any]
+    if verdict.decision == "deny":
+        # The cell did not run: nothing of its own stands in the history yet.
+        run["repairs"] += 1
+        if run["repairs"] > context.max_repairs:
+            first = verdict.findings[0]
+            return end("stuck", f"{run['repairs']} cells in a row could not be run; the last: {first.message}.", run)
+        update = {"messages": reply_to(last_reply(state), _refusal(verdict, run, context), "nudge"), "run": run}
+    else:
+        execution = Execution.model_validate(state["execution"])
+        update = {"messages": [note(advice(execution, _left(run, context)), "nudge")], "run": run}
+    return prepare(state, context, run, update)
+
+
+def _left(run: Run, context: Context) -> str:
+    repairs, cells = context.max_repairs - run["repairs"] + 1, context.max_turns - run["turns"]
+    return f"Attempts left: {min(repairs, cells)}."
+
+
+def _refusal(verdict: Verdict, run: Run, context: Context) -> str:
+    lines = "\n".join(
+        f"- line {finding.line}: {finding.message}" if finding.line else f"- {finding.message}"
+        for finding in verdict.findings[:8]
+    )
+    return f"The cell was not run:\n{lines}\nNothing has changed. Send a corrected cell. {_left(run, context)}"

@@ -1,0 +1,205 @@
+"""One run: from a task to a status. Its counters, how it begins, and how it ends."""
+
+import re
+import time
+import uuid
+from typing import Any, Literal, TypedDict, cast
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.graph import END
+from langgraph.types import Command
+
+from actloop.errors import ConfigError, InputError
+from actloop.state import Action, State, Status, Usage
+
+from .context import input_files
+
+OURS = "actloop"
+"""Key that marks the messages that the loop wrote itself: observations and nudges."""
+
+
+class Run(TypedDict):
+    """Counters of one run."""
+
+    id: str
+    started: float
+    """Seconds since the epoch."""
+    turns: int
+    """Cells that were executed."""
+    repairs: int
+    """Failures in a row."""
+    nudges: int
+    """Replies in a row that could not be used."""
+    truncated: int
+    """Replies that the token limit cut off."""
+    denials: int
+    """Cells that the safety check or a person refused."""
+    doubted: bool
+    """An answer that no cell backs was sent back once."""
+    last_ok: bool
+    """The last cell reached its end."""
+    seen: dict[str, int]
+    """How often the same code has had the same end."""
+    usage: Usage
+
+
+def new_run() -> Run:
+    """Counters at zero."""
+    return Run(
+        id=uuid.uuid4().hex[:12],
+        started=time.time(),
+        turns=0,
+        repairs=0,
+        nudges=0,
+        truncated=0,
+        denials=0,
+        doubted=False,
+        last_ok=False,
+        seen={},
+        usage=Usage(input_tokens=0, output_tokens=0, model_calls=0),
+    )
+
+
+def run_of(state: State) -> Run:
+    """The counters of the run that goes on, to be changed and put back into the state."""
+    return cast(Run, {**state["run"], "seen": dict(state["run"]["seen"])})
+
+
+def note(text: str, kind: str) -> HumanMessage:
+    """A message of the loop's own."""
+    return HumanMessage(text, additional_kwargs={OURS: kind})
+
+
+def begin(state: State) -> dict[str, Any] | None:
+    """What a new run adds to the state; None where the run goes on.
+
+    A run is new when the caller gave a task, or when the last message is a person's.
+
+    Raises:
+        ConfigError: there is no task.
+        InputError: a file that was given cannot be read.
+    """
+    messages: list[AnyMessage] = state.get("messages") or []
+    task = state.get("task")
+    last = messages[-1] if messages else None
+    asked = isinstance(last, HumanMessage) and OURS not in last.additional_kwargs
+    if task is None and not asked:
+        if state.get("run"):
+            return None
+        raise ConfigError("There is no task: give {'task': '…'} or {'messages': […]}.")
+    text = task if task is not None else _text(cast(BaseMessage, last))
+    if not text.strip():
+        raise ConfigError("The task is empty: say in words what is to be done.")
+    for name, path in input_files(state).items():
+        if not path.is_file():
+            raise InputError(f"The input file {name} ({path}) is not there or is no file; check its path.")
+    added = [HumanMessage(text.strip())] if task is not None else []
+    return {
+        "messages": added,
+        "task": None,
+        "goal": text.strip(),
+        "run": new_run(),
+        "files_put": False if state.get("files") else state.get("files_put", True),
+        "status": None,
+        "answer": None,
+        "answer_type": None,
+        "summary": "",
+        "turns": 0,
+        "usage": Usage(input_tokens=0, output_tokens=0, model_calls=0),
+        "artifacts": [],
+        "execution": {},
+        "verdict": {},
+        "action": {},
+    }
+
+
+def _text(message: BaseMessage) -> str:
+    return str(message.text)
+
+
+def needs_a_run(goal: str, files: object) -> bool:
+    """Whether a task can only be answered by running something.
+
+    It errs towards yes: the price of a wrong yes is one more question to the model, that of a wrong no is an answer
+    that nothing backs.
+    """
+    return bool(files) or _WORK.search(goal) is not None
+
+
+_WORK = re.compile(
+    r"\d|\b(plot|draw|chart|graph|figure|compute|calculate|count|sum|average|mean|median|sort|simulate|run|execute|"
+    r"test|save|write|create|generate|make|build|fit|train|predict|solve|convert|parse|clean|merge|download|"
+    r"how (?:many|much|long|often)|which|csv|xlsx?|json|file|table|data(?:set|frame)?)\b|\.\w{2,5}\b",
+    re.IGNORECASE,
+)
+
+
+def reply_to(reply: AIMessage | None, text: str, kind: str) -> list[AnyMessage]:
+    """Answer a reply: each of its tool calls by its id, as providers demand, or with a message.
+
+    Args:
+        reply: the model's.
+        text: what to say.
+        kind: `observation` or `nudge`.
+    """
+    calls = [*reply.tool_calls, *reply.invalid_tool_calls] if reply is not None else []
+    ids = [str(call["id"]) for call in calls if call.get("id")]
+    if not ids:
+        return [note(text, kind)]
+    rest = "It was part of the same cell; see the first result." if kind == "observation" else text
+    return [
+        ToolMessage(text if number == 0 else rest, tool_call_id=id, additional_kwargs={OURS: kind})
+        for number, id in enumerate(ids)
+    ]
+
+
+def last_reply(state: State) -> AIMessage | None:
+    """The model's last reply."""
+    return next((message for message in reversed(state["messages"]) if isinstance(message, AIMessage)), None)
+
+
+def nudge(state: State, run: Run, text: str) -> dict[str, Any]:
+    """Update that tells the model what is wrong with its reply; costs no turn."""
+    return {"messages": reply_to(last_reply(state), text, "nudge"), "run": run}
+
+
+def end(
+    status: Status,
+    summary: str,
+    run: Run | dict[str, Any],
+    *,
+    answer: str | None = None,
+    answer_type: str | None = None,
+    **more: Any,
+) -> Command[Literal["__end__"]]:
+    """End the run.
+
+    Args:
+        status: how.
+        summary: one or two sentences for a person.
+        run: its counters.
+        answer: text of the answer, where there is one.
+        answer_type: type name of the answer; `str` where it is text.
+        more: further updates of the state.
+    """
+    update = {
+        **more,
+        "status": status,
+        "answer": answer,
+        "answer_type": answer_type or ("str" if answer is not None else None),
+        "summary": summary,
+        "run": run,
+        "turns": run["turns"],
+        "usage": run["usage"],
+    }
+    return Command(goto=END, update=update)
+
+
+def done_in(run: Run) -> str:
+    """How much work it was: `3 cells`."""
+    return f"{run['turns']} cell{'s' if run['turns'] != 1 else ''}"
+
+
+def usable(state: State) -> Action:
+    """The action that goes on."""
+    return Action.model_validate(state["action"])

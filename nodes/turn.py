@@ -1,0 +1,112 @@
+"""One call of the model by a node: the prompt before, the state after. Shared by `reason` and `repair`."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langgraph.types import Command
+
+from actloop.errors import ModelError, ModelRequestRefused, SandboxError
+from actloop.state import State
+
+from .asking import add_usage, usage_of
+from .context import Context
+from .model_errors import code_of
+from .run import Run, end
+
+Next = Command[Literal["codegen", "__end__"]]
+
+
+@dataclass
+class Turn:
+    """A call that is to be made."""
+
+    prompt: list[AnyMessage]
+    update: dict[str, Any]
+    """What the node adds to the state besides the reply."""
+    run: Run
+
+
+def prepare(state: State, context: Context, run: Run, update: dict[str, Any]) -> Turn | Next:
+    """Build the prompt, unless the budget is spent.
+
+    Args:
+        state: as it will be with `update`.
+        context: of the agent.
+        run: counters.
+        update: what the node adds.
+    """
+    spent = over_budget(context, run)
+    if spent:
+        return end("budget_exceeded", f"The run stopped before its next request: {spent}.", run, **_without_run(update))
+    try:
+        system = SystemMessage(system_prompt(state, context))
+    except SandboxError as error:
+        return end("sandbox_error", str(error), run, **_without_run(update))
+    history = [*(state.get("messages") or []), *(update.get("messages") or [])]
+    return Turn([system, *answered(history)], update, run)
+
+
+def accept(turn: Turn, reply: AIMessage) -> Next:
+    """Put the reply into the state and hand it to `codegen`."""
+    run: Run = {**turn.run, "usage": add_usage(turn.run["usage"], usage_of(reply))}
+    messages = [*(turn.update.get("messages") or []), reply]
+    return Command(goto="codegen", update={**turn.update, "messages": messages, "run": run})
+
+
+def failed(turn: Turn, error: ModelError) -> Next:
+    """End the run: a provider's failure is a status, never something that the model is asked to repair."""
+    refused = isinstance(error, ModelRequestRefused) and code_of(error) == "content_filter"
+    return end("refused" if refused else "model_unavailable", str(error), turn.run, **_without_run(turn.update))
+
+
+def _without_run(update: dict[str, Any]) -> dict[str, Any]:
+    owned = ("run", "status", "answer", "answer_type", "summary", "turns", "usage")
+    return {name: value for name, value in update.items() if name not in owned}
+
+
+def over_budget(context: Context, run: Run) -> str:
+    """Which ceiling the run has reached, in words; empty where none."""
+    budget, usage = context.budget, run["usage"]
+    tokens = usage["input_tokens"] + usage["output_tokens"]
+    if budget.tokens is not None and tokens >= budget.tokens:
+        return f"{tokens} of {budget.tokens} tokens are used"
+    if budget.model_calls is not None and usage["model_calls"] >= budget.model_calls:
+        return f"{usage['model_calls']} of {budget.model_calls} requests are used"
+    if budget.wall_s is not None and time.time() - run["started"] >= budget.wall_s:
+        return f"{budget.wall_s:g} seconds have passed"
+    return ""
+
+
+def system_prompt(state: State, context: Context) -> str:
+    """The one system message, made anew for each call and never stored."""
+    python, packages = context.sessions.facts()
+    text = files("actloop.nodes").joinpath("prompts/system.md").read_text("utf-8")
+    known = sorted({*(state.get("files") or {}), *(state.get("workspace") or [])})
+    return text.format(
+        python=python,
+        packages=packages,
+        wall_s=f"{context.limits.wall_s:g}",
+        memory=f"{context.limits.memory >> 20} MiB",
+        turns=context.max_turns,
+        files=", ".join(known[:100]) or "none",
+    )
+
+
+def answered(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """The history with an answer for every tool call; one that a cancelled run left open is answered as cancelled.
+
+    Providers refuse a history with an open call, for ever.
+    """
+    done = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+    result: list[AnyMessage] = []
+    for message in messages:
+        result.append(message)
+        if isinstance(message, AIMessage):
+            for call in [*message.tool_calls, *message.invalid_tool_calls]:
+                if call.get("id") and call["id"] not in done:
+                    result.append(ToolMessage("This call was cancelled and did not run.", tool_call_id=str(call["id"])))
+    return result
