@@ -8,7 +8,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 
 from actloop.config import Budget, Limits, Settings
 from actloop.errors import ConfigError
@@ -24,11 +23,10 @@ from actloop.nodes.safety_check import safety_check
 from actloop.sandbox.opening import BACKENDS, open_session, session_facts
 from actloop.state import Input, Result, State
 
+from .agent import Agent
 from .artifacts import ArtifactFolder
 from .checkpoints import SqliteCheckpoints
 from .sessions import ThreadSessions
-
-Agent = CompiledStateGraph[State, None, Input, Result]
 
 
 def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
@@ -141,7 +139,5 @@ def create_agent(
     saver: Any = checkpointer
     if checkpointer is None:
         saver = SqliteCheckpoints(settings.data_dir / "checkpoints.sqlite")
-    agent: Any = build_graph(context).compile(checkpointer=saver or None, name="actloop")
-    agent.sessions = sessions
-    made: Agent = agent
-    return made
+    compiled = build_graph(context).compile(checkpointer=saver or None, name="actloop")
+    return Agent(sessions=sessions, **vars(compiled))

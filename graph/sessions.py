@@ -4,10 +4,11 @@ import atexit
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from actloop.errors import SessionBusy
 from actloop.sandbox.session import BoxSession
 
 
@@ -28,7 +29,31 @@ class ThreadSessions:
         self._lock = threading.Lock()
         self._sessions: dict[str, BoxSession] = {}
         self._opening: dict[str, threading.Lock] = {}
+        self._running: set[tuple[str, str]] = set()
         _ALL.add(self)
+
+    @contextlib.contextmanager
+    def one_run(self, thread: str, part: str = "") -> Iterator[None]:
+        """Hold a thread for one run.
+
+        Args:
+            thread: whose.
+            part: of it; a graph within a graph has its own.
+
+        Raises:
+            SessionBusy: the thread has a run already.
+        """
+        with self._lock:
+            if (thread, part) in self._running:
+                raise SessionBusy(
+                    f"The thread {thread} has a run that goes on; wait for its end, or give another thread_id."
+                )
+            self._running.add((thread, part))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.discard((thread, part))
 
     def get(self, thread: str) -> BoxSession:
         """The thread's session; see `actloop.nodes.context.Sessions`."""

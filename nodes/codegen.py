@@ -7,6 +7,7 @@ from langgraph.types import Command
 from actloop.state import Action, State
 
 from .context import Context
+from .grounding import backed, evidence_of
 from .reading import parse_reply as parse_reply
 from .run import Run, done_in, end, last_reply, needs_a_run, nudge, run_of
 
@@ -20,8 +21,8 @@ MAX_TRUNCATED = 2
 Next = Command[Literal["safety_check", "reason", "__end__"]]
 
 _DOUBT = (
-    "No cell that ran to its end backs this answer. If the task needs anything computed, read or made, send the code "
-    "now. If it does not, repeat the answer."
+    "Nothing that a cell printed backs this answer. If the task needs anything computed, read or made, send code that "
+    "prints it. If it does not, repeat the answer."
 )
 
 
@@ -58,13 +59,16 @@ def _cell(action: Action, run: Run, context: Context) -> Next:
 
 def _answer(state: State, action: Action, run: Run) -> Next:
     """Take an answer that a cell backs; doubt one that none backs once, where the task needed one."""
-    backed = run["last_ok"] or (not run["turns"] and not needs_a_run(state["goal"], state.get("files")))
-    if backed:
+    needed = run["turns"] > 0 or needs_a_run(state["goal"], state.get("files"))
+    seen = backed(action.text, evidence_of(state["messages"], state["goal"]))
+    if not needed or (run["last_ok"] and seen):
         return end("success", f"Solved with {done_in(run)}.", run, answer=action.text, action=action.model_dump())
     if not run["doubted"]:
         run["doubted"] = True
         return Command(goto="reason", update=nudge(state, run, _DOUBT))
-    what = "the last cell failed" if run["turns"] else "no code was run"
+    what = "no code was run"
+    if run["turns"]:
+        what = "no cell printed its numbers" if run["last_ok"] else "the last cell failed"
     return end(
         "unverified",
         f"The model gave an answer that no cell backs: {what}.",

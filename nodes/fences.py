@@ -23,6 +23,7 @@ _QUOTE = re.compile(r" {0,3}> ?")
 _LABEL = re.compile(r"[^\s,:;=\[({]+")
 _MAX_EXTENSIONS = 12
 _MAX_EXTENDED = 100_000
+_MAX_NESTED = 8
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,10 @@ class Lines:
         columns = _columns(line[: len(line) - len(line.lstrip(" \t"))])
         while self._items and columns < self._items[-1]:
             self._items.pop()
-        while match := _ITEM.match(line):
+        for _ in range(_MAX_NESTED):
+            match = _ITEM.match(line)
+            if match is None:
+                break
             line = " " * _columns(match[0]) + line[match.end() :]
             self._items.append(_columns(match[0]))
         return (self._items[-1] if self._items else 0), line

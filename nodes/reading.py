@@ -23,6 +23,7 @@ from .thinking import without_thinking
 _QUESTION = re.compile(r"^[ \t]*(?:\*\*)?QUESTION:(?:\*\*)?[ \t]*", re.MULTILINE)
 _ANSWER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|\*\*|__)?(?:FINAL ANSWER|[Ff]inal [Aa]nswer)(?:\*\*|__)?:(?:\*\*|__)?[ \t]*", re.MULTILINE)
 
+_MAX_UNLABELLED = 100
 _TRUNCATED = "The reply was cut off at the token limit before it was complete; nothing of it ran. Send a shorter one."
 _NO_CODE = (
     "The reply holds {count} blocks without a language, so it is not clear which of them should run;"
@@ -191,7 +192,8 @@ def _choose(blocks: list[Block]) -> tuple[list[Block], str]:
         python = [block for block in candidates if block.python]
         if python:
             return python, ""
-        unlabelled = [block for block in candidates if not block.label and looks_like_code(prepare_code(block.body))]
+        unlabelled = [block for block in candidates if not block.label and block.body.strip()][:_MAX_UNLABELLED]
+        unlabelled = [block for block in unlabelled if looks_like_code(prepare_code(block.body))]
         if len(unlabelled) == 1:
             return unlabelled, ""
         if unlabelled:

@@ -3,6 +3,8 @@
 import re
 import time
 import uuid
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
@@ -14,6 +16,10 @@ from actloop.state import Action, State, Status, Usage
 
 from .context import input_files
 
+MAX_INTRODUCED = 20
+"""Files that are named to the model at the beginning."""
+BEGINNING = 400
+"""Bytes of a text file that the model is shown at the beginning."""
 OURS = "actloop"
 """Key that marks the messages that the loop wrote itself: observations and nudges."""
 
@@ -93,7 +99,7 @@ def begin(state: State) -> dict[str, Any] | None:
     for name, path in input_files(state).items():
         if not path.is_file():
             raise InputError(f"The input file {name} ({path}) is not there or is no file; check its path.")
-    added = [HumanMessage(text.strip())] if task is not None else []
+    added = [HumanMessage(text.strip() + introduced(input_files(state)))] if task is not None else []
     return {
         "messages": added,
         "task": None,
@@ -111,6 +117,27 @@ def begin(state: State) -> dict[str, Any] | None:
         "verdict": {},
         "action": {},
     }
+
+
+def introduced(files: Mapping[str, Path]) -> str:
+    """What the model is told of the caller's files: names, sizes, and how each text begins."""
+    if not files:
+        return ""
+    lines = []
+    for name, path in list(files.items())[:MAX_INTRODUCED]:
+        with path.open("rb") as file:
+            start = file.read(BEGINNING)
+        try:
+            text = start.decode("utf-8")
+        except UnicodeDecodeError as error:
+            # A cut within the last character is still text.
+            text = start[: error.start].decode("utf-8") if error.start >= len(start) - 3 else ""
+        head = "\n".join(line[:200] for line in text.splitlines()[:3]) if text.isprintable() or "\n" in text else ""
+        shown = f", which begins\n{head}" if head and "\0" not in head else ""
+        lines.append(f"- {name} ({path.stat().st_size} bytes){shown}")
+    if len(files) > MAX_INTRODUCED:
+        lines.append(f"- and {len(files) - MAX_INTRODUCED} more")
+    return "\n\nFiles in the current folder:\n" + "\n".join(lines)
 
 
 def _text(message: BaseMessage) -> str:

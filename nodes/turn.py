@@ -43,7 +43,7 @@ def prepare(state: State, context: Context, run: Run, update: dict[str, Any]) ->
     if spent:
         return end("budget_exceeded", f"The run stopped before its next request: {spent}.", run, **_without_run(update))
     try:
-        system = SystemMessage(system_prompt(state, context))
+        system = SystemMessage(system_prompt(context))
     except SandboxError as error:
         return end("sandbox_error", str(error), run, **_without_run(update))
     history = [*(state.get("messages") or []), *(update.get("messages") or [])]
@@ -81,18 +81,16 @@ def over_budget(context: Context, run: Run) -> str:
     return ""
 
 
-def system_prompt(state: State, context: Context) -> str:
+def system_prompt(context: Context) -> str:
     """The one system message, made anew for each call and never stored."""
     python, packages = context.sessions.facts()
     text = files("actloop.nodes").joinpath("prompts/system.md").read_text("utf-8")
-    known = sorted({*(state.get("files") or {}), *(state.get("workspace") or [])})
     return text.format(
         python=python,
         packages=packages,
         wall_s=f"{context.limits.wall_s:g}",
         memory=f"{context.limits.memory >> 20} MiB",
         turns=context.max_turns,
-        files=", ".join(known[:100]) or "none",
     )
 
 

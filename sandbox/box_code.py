@@ -46,7 +46,7 @@ class Compiler:
         Raises:
             SyntaxError, ValueError, MemoryError, RecursionError: it cannot be compiled.
         """
-        lines = [line + "\n" for line in source.splitlines()]
+        lines = [line + "\n" for line in _lines(source)]
         linecache.cache[filename] = (len(source), None, lines, filename)
         tree = compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, dont_inherit=True)
         assert isinstance(tree, ast.Module)
@@ -70,9 +70,14 @@ class Compiler:
         return None
 
 
+def _lines(source: str) -> list[str]:
+    """Lines as Python counts them: `str.splitlines` would also cut at form feeds and the like inside a text."""
+    return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
 def _ends_in_semicolon(source: str, expression: ast.Expr) -> bool:
     """Whether the last expression is followed by `;`, which hides its value as in a notebook."""
-    lines = source.splitlines()
+    lines = _lines(source)
     rest = (
         [lines[expression.end_lineno - 1].encode()[expression.end_col_offset or 0 :].decode()]
         if expression.end_lineno
@@ -127,6 +132,23 @@ class Loop:
                 task.cancel()
                 asyncio.gather(task, return_exceptions=True)
 
+    def teach(self, asyncio: Any) -> None:
+        """Let `asyncio.run` work in a cell that also awaits, where the session's loop is running already."""
+        original = asyncio.run
+
+        def run(main: Any, **options: Any) -> Any:
+            outer = asyncio._get_running_loop()
+            if outer is None or outer is not self._loop:
+                return original(main, **options)
+            asyncio._set_running_loop(None)
+            try:
+                return original(main, **options)
+            finally:
+                asyncio._set_running_loop(outer)
+                asyncio.set_event_loop(outer)
+
+        asyncio.run = run
+
 
 def _is_cell(filename: str) -> bool:
     return filename.startswith(CELL_PREFIX)
@@ -157,13 +179,17 @@ def error_info(error: BaseException, filename: str) -> dict[str, Any]:
         name = f"{kind.__module__}.{name}"
     try:
         message = str(error)
-    except Exception as failure:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:
         message = f"<its text cannot be made: {type(failure).__name__}>"
     try:
         formatted = traceback.TracebackException(kind, error, error.__traceback__)
         _trim(formatted)
         text = "".join(formatted.format())
-    except Exception as failure:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:
         text = f"<the traceback cannot be made: {type(failure).__name__}>"
     line, source = _where(error, filename)
     return {

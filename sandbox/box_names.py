@@ -6,11 +6,13 @@ Runs inside the box, in the worker. Standard library only, Python 3.9 and later.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 MAX_NAMES = 200
 """Names described at most."""
 
+_MODULE = ModuleType
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _SHAPED = ("numpy", "pandas", "polars", "torch", "scipy", "pyarrow", "geopandas", "xarray")
 
@@ -45,6 +47,14 @@ def describe(name: str, value: object) -> dict[str, str]:
     return {"name": name[:200], "type": text[:200], "detail": detail[:200]}
 
 
+def _described(name: str, value: object) -> dict[str, str]:
+    try:
+        return describe(name, value)
+    except Exception:
+        # A class may refuse even to tell its name.
+        return {"name": name[:200], "type": "object", "detail": ""}
+
+
 def changes(before: dict[str, int], namespace: dict[str, Any], stored: set[str]) -> dict[str, list[Any]]:
     """What a cell did to the names, as a `Names` record.
 
@@ -57,8 +67,8 @@ def changes(before: dict[str, int], namespace: dict[str, Any], stored: set[str])
     after = user_names(namespace)
 
     def described(names: Iterable[str]) -> list[dict[str, str]]:
-        chosen = [name for name in names if type(namespace.get(name)).__name__ != "module"]
-        return [describe(name, namespace.get(name)) for name in sorted(chosen)[:MAX_NAMES]]
+        chosen = [name for name in names if not isinstance(namespace.get(name), _MODULE)]
+        return [_described(name, namespace.get(name)) for name in sorted(chosen)[:MAX_NAMES]]
 
     return {
         "created": described(name for name in after if name not in before),

@@ -15,7 +15,7 @@ import os
 import sys
 import termios
 import time
-from _thread import get_ident
+from _thread import get_native_id
 from typing import Any
 
 NO_INPUT = "no input is possible here: nobody can type into this program; put the value into the code"
@@ -25,14 +25,34 @@ _fstat = os.fstat
 _ioctl = fcntl.ioctl
 _sleep = time.sleep
 _clock = time.monotonic
+_listdir = os.listdir
+_frames = sys._current_frames
+_FIRST_OWN = 10
+"""Descriptors below are left to user code, which may have closed 0 to 2."""
 
 
 class Late:
-    """Threads that an earlier cell left running; what they print belongs to no later cell."""
+    """Threads that an earlier cell left running; what they print belongs to no later cell.
+
+    They are known by the kernel's numbers: Python's own identities are given again as soon as a thread has ended.
+    """
 
     def __init__(self) -> None:
-        self.threads: set[int] = set()
+        self.threads: frozenset[int] = frozenset()
         self.dropped = 0
+
+    def take(self) -> None:
+        """Count every thread that runs now, but this one, as late."""
+        self.threads = frozenset()
+        if len(_frames()) > 1:
+            try:
+                self.threads = frozenset(map(int, _listdir("/proc/self/task"))) - {get_native_id()}
+            except OSError:
+                return
+
+    def here(self) -> bool:
+        """Whether the calling thread is one of them."""
+        return bool(self.threads) and get_native_id() in self.threads
 
 
 class OrderedPipe(io.FileIO):
@@ -55,7 +75,7 @@ class OrderedPipe(io.FileIO):
         """Write all of it; a thread of an earlier cell writes into nothing."""
         view = memoryview(data).cast("B")
         size = len(view)
-        if self._late.threads and get_ident() in self._late.threads:
+        if self._late.threads and self._late.here():
             self._late.dropped += size
             return size
         if self.ordered:
@@ -63,6 +83,9 @@ class OrderedPipe(io.FileIO):
         while view:
             view = view[_write(self._number, view) :]
         return size
+
+    def close(self) -> None:
+        """Stay open: a wrapper that user code put around it closes it when it is thrown away."""
 
     def _wait_for_other(self) -> None:
         deadline = 0.0
@@ -88,6 +111,14 @@ class NoInput(io.TextIOBase):
 
     name = "<stdin>"
     encoding = "utf-8"
+
+    @property
+    def buffer(self) -> Any:
+        """Its bytes, of which there are none either."""
+        return self
+
+    def close(self) -> None:
+        """Stay open: `exit()` closes it."""
 
     def readable(self) -> bool:
         """Reading is what it is for, though each read fails."""
@@ -137,14 +168,17 @@ class Streams:
             for pipe in self._pipes
         )
 
-    def begin(self, pipes: list[int], late_threads: set[int]) -> None:
+    def begin(self, pipes: list[int]) -> None:
         """Undo what an earlier cell did to `sys` and to the descriptors.
 
         Args:
             pipes: write ends of new pipes for 1 and 2, closed after they were copied there; none to keep the old ones.
-            late_threads: threads that are running before the cell begins.
         """
-        for fd, target in zip(pipes, (1, 2)):  # noqa: B905 - `strict` came with Python 3.10
+        # By way of high numbers: where user code closed 1 or 2, the new ends may have been given just these.
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN) for fd in pipes]
+        for fd in pipes:
+            os.close(fd)
+        for fd, target in zip(high, (1, 2)):  # noqa: B905 - `strict` came with Python 3.10
             os.dup2(fd, target, inheritable=True)
             os.close(fd)
         if pipes:
@@ -153,31 +187,41 @@ class Streams:
                 os.dup2(null, 0, inheritable=True)
                 os.close(null)
             self._places = _places()
-        if any(text.closed for text in self._texts) or any(pipe.closed for pipe in self._pipes):
+        if not all(map(_is_whole, self._texts)):
             self._make()
         for pipe in self._pipes:
             pipe.ordered = True
-        self.late.threads = late_threads
-        sys.stdin, sys.stdout, sys.stderr = self._stdin, self._texts[0], self._texts[1]
+        self.late.take()
+        sys.stdin = sys.__stdin__ = self._stdin  # type: ignore[assignment,misc]
+        sys.stdout = sys.__stdout__ = self._texts[0]  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = self._texts[1]  # type: ignore[misc]
 
     @property
     def in_place(self) -> bool:
         """Whether descriptors 0 to 2 are still the ones that the cell was given."""
         return _places() == self._places
 
-    def end(self) -> int:
-        """Flush, and let go of the pipes.
-
-        Returns:
-            Bytes that threads of earlier cells wrote during this one.
-        """
+    def end(self) -> None:
+        """Flush, and let threads that go on from here write into nothing."""
         for text in (sys.stdout, sys.stderr, *self._texts):
             try:
                 text.flush()
-            except (OSError, ValueError, AttributeError):
+            except Exception:  # noqa: S112 - it may be anything that user code put there
                 continue
+        self.late.take()
+
+    def dropped(self) -> int:
+        """Bytes that threads of earlier cells wrote since this was last asked."""
         dropped, self.late.dropped = self.late.dropped, 0
         return dropped
+
+
+def _is_whole(text: io.TextIOWrapper) -> bool:
+    """Whether user code has neither closed nor detached it."""
+    try:
+        return not text.closed
+    except ValueError:
+        return False
 
 
 def _places() -> list[tuple[int, int]]:

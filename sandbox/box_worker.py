@@ -14,6 +14,7 @@ Standard library only, Python 3.9 and later.
 
 from __future__ import annotations
 
+import _signal
 import builtins
 import contextlib
 import importlib.abc
@@ -26,7 +27,7 @@ import socket
 import sys
 import time
 import types
-from _thread import get_ident
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable
 from typing import Any
 
@@ -39,19 +40,30 @@ from .box_wire import EXIT_NO_CHANNEL, Channel, Message
 
 _REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
 _SIGNALS = {int(number) for number in signal.valid_signals()}
+_BETWEEN = _SIGNALS - {int(signal.SIGINT)}
+"""Signals that wait until the next cell: a handler of user code would run, and raise, in code of ours. An interrupt that
+comes too late is ignored instead."""
+_TIMERS = {
+    signal.ITIMER_REAL: int(signal.SIGALRM),
+    signal.ITIMER_VIRTUAL: int(signal.SIGVTALRM),
+    signal.ITIMER_PROF: int(signal.SIGPROF),
+}
 _exit = os._exit
+_setrlimit = resource.setrlimit
 _getpid = os.getpid
 
 
 class Answer:
     """What the cell gave to `final_answer`."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_late: Callable[[], bool]) -> None:
         self.given: list[str] | None = None
+        self._is_late = is_late
 
     def final_answer(self, answer: object) -> None:
         """Give the answer to the task; the run ends once the cell has reached its end without an error."""
-        self.given = list(answer_of(answer))
+        if not self._is_late():
+            self.given = list(answer_of(answer))
 
 
 class Worker:
@@ -67,13 +79,15 @@ class Worker:
         self._streams = Streams()
         self._compiler = Compiler()
         self._loop = Loop()
-        self._answer = Answer()
+        self._answer = Answer(self._streams.late.here)
+        self._sending = allocate_lock()
         self._shows = Shows(self._send_display)
         self._in_cell = False
         self._main = _main_module()
         builtins.input = refuse_input
         builtins.display = self._shows.display  # type: ignore[attr-defined]
         builtins.final_answer = self._answer.final_answer  # type: ignore[attr-defined]
+        _after_import("asyncio", self._loop.teach)
         _after_import("inspect", self._teach_inspect)
         _after_import("matplotlib.pyplot", self._teach_pyplot)
 
@@ -83,7 +97,10 @@ class Worker:
             try:
                 message, fds = self._channel.receive()
                 if message.get("op") == "run":
-                    self._channel.send(self._run(message, fds))
+                    done = self._run(message, fds)
+                    done["late"] = self._streams.dropped()
+                    with self._sending:
+                        self._channel.send(done)
                 elif message.get("op") == "copy":
                     self._copy(fds[0])
                 elif message.get("op") == "reap":
@@ -100,32 +117,34 @@ class Worker:
     def _run(self, message: Message, fds: list[int]) -> Message:
         namespace = self._main.__dict__
         before = user_names(namespace)
-        self._streams.begin(fds, set(sys._current_frames()) - {_main_thread})
+        self._streams.begin(fds)
         self._shows.begin()
         self._answer.given = None
+        # It would silence a warning because the same line of an earlier cell gave it.
+        namespace.pop("__warningregistry__", None)
         sys.modules["__main__"] = self._main
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        signal.signal(signal.SIGINT, self._on_interrupt)
         spent = _cpu_seconds()
-        done: Message = {"op": "done", "id": message["id"], "stored": set()}
+        done: Message = {"op": "done", "id": message["id"], "stored": set(), "kind": "ok"}
         try:
-            self._in_cell = True
             try:
+                _signal.signal(signal.SIGINT, self._on_interrupt)
+                self._in_cell = True
+                _signal.pthread_sigmask(signal.SIG_UNBLOCK, _BETWEEN)
                 self._execute(message["code"], "{}{}>".format(CELL_PREFIX, message["number"]), namespace, done)
             finally:
                 self._in_cell = False
+                cancelled = _quieten(self._on_interrupt)
         except KeyboardInterrupt:
             done["kind"] = "interrupted"
+        self._streams.end()
         if _getpid() != self._pid:
             # A child that the cell forked came back here: the cell's end is its parent's to report.
-            self._streams.end()
-            _exit(0)
-        done["late"] = self._streams.end()
+            _end_child(done)
         stored: set[str] = done.pop("stored")
         done["names"] = changes(before, namespace, stored)
         done["all"] = sorted(user_names(namespace))[:2000]
         done["answer"] = self._answer.given
-        done["notes"] = self._shows.notes
+        done["notes"] = self._shows.notes + cancelled
         done["cpu_s"] = _cpu_seconds() - spent
         done["peak"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, _children_peak())
         done["pipes"] = self._streams.in_place
@@ -133,19 +152,22 @@ class Worker:
         return done
 
     def _execute(self, code: str, filename: str, namespace: dict[str, Any], done: Message) -> None:
-        done["kind"] = "ok"
         try:
             body, last, done["stored"] = self._compiler.compile(code, filename)
         except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
             done["kind"], done["error"] = "error", error_info(error, filename)
             return
         try:
-            self._loop.run(body, namespace)
-            if last is not None:
-                value = self._loop.run(last, namespace)
-                if value is not None:
-                    picture = self._shows.rich(value)
-                    done["result"] = text_of(value)[:200] if picture else text_of(value)
+            try:
+                _memory.tighten()
+                self._loop.run(body, namespace)
+                if last is not None:
+                    value = self._loop.run(last, namespace)
+                    if value is not None:
+                        picture = self._shows.rich(value)
+                        done["result"] = text_of(value)[:200] if picture else text_of(value)
+            finally:
+                _memory.loosen()
         except SystemExit as error:
             done["kind"] = "exit"
             done["code"] = _exit_code(error)
@@ -159,10 +181,18 @@ class Worker:
             print(f"the open figures cannot be shown: {type(error).__name__}", file=sys.stderr)
 
     def _send_display(self, display: dict[str, Any]) -> None:
+        """Hand a display to the supervisor, unless a late thread or a child process made it."""
+        if self._streams.late.here() or _getpid() != self._pid:
+            return
+        if get_ident() != _main_thread:
+            with self._sending:
+                self._channel.send({"op": "display", "display": display})
+            return
         # An interrupt must not cut a message in two.
         self._in_cell, inside = False, self._in_cell
         try:
-            self._channel.send({"op": "display", "display": display})
+            with self._sending:
+                self._channel.send({"op": "display", "display": display})
         finally:
             self._in_cell = inside
 
@@ -173,11 +203,7 @@ class Worker:
         reset_peak()
         random = sys.modules.get("random")
         seed = random.getstate() if random else None
-        try:
-            middle = os.fork()
-        except OSError:
-            # No process number or no memory is left: the supervisor sees the socket close.
-            middle = -1
+        middle = _fork()
         if middle:
             os.close(fd)
             if middle < 0:
@@ -189,7 +215,7 @@ class Worker:
             json.dumps(self._run(_REHEARSAL, []))
             return
         try:
-            if os.fork():
+            if _fork():
                 _exit(0)
             signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
             set_oom_score(0)
@@ -197,6 +223,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 self._channel.close()
             self._channel = Channel(socket.socket(fileno=fd))
+            self._sending = allocate_lock()
             self._pid = _getpid()
             self._channel.send({"op": "frozen", "pid": self._pid})
             self._channel.receive()
@@ -204,6 +231,7 @@ class Worker:
             set_oom_score(WORKER_OOM_SCORE)
             while signal.sigtimedwait(_SIGNALS, 0):
                 continue
+            _signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             # `random` reseeds itself in a fork; the interpreter that goes on must go on with the same numbers.
             if random:
                 random.setstate(seed)
@@ -245,6 +273,82 @@ def _main_module() -> types.ModuleType:
     return main
 
 
+class _Memory:
+    """The limit on the worker's private memory.
+
+    While user code runs it is a little lower than it is for the code around it, so that a cell which fills the memory
+    can still be reported, and the next one be compiled, which may free it.
+    """
+
+    SPARE = 24 << 20
+
+    def __init__(self) -> None:
+        self._low = self._high = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+    def limit(self, size: int) -> None:
+        """Set the limit, in bytes; 0 is without."""
+        if size:
+            self._low, self._high = (size, size + self.SPARE), (size + self.SPARE, size + self.SPARE)
+        self.loosen()
+
+    def tighten(self) -> None:
+        """Set the limit of user code."""
+        self._set(self._low)
+
+    def loosen(self) -> None:
+        """Set the limit of ours."""
+        self._set(self._high)
+
+    def _set(self, limits: tuple[int, int]) -> None:
+        # User code may have set a lower one for good.
+        with contextlib.suppress(ValueError, OSError):
+            _setrlimit(resource.RLIMIT_DATA, limits)
+
+
+_memory = _Memory()
+
+
+def _quieten(on_interrupt: Callable[[int, Any], None]) -> list[str]:
+    """Undo what would run code of the cell after its end: handlers, timers, tracing.
+
+    Returns:
+        Notes for the record.
+    """
+    _signal.pthread_sigmask(signal.SIG_BLOCK, _BETWEEN)
+    _signal.signal(signal.SIGINT, on_interrupt)
+    sys.settrace(None)
+    sys.setprofile(None)
+    ringing = {number for timer, number in _TIMERS.items() if _signal.setitimer(timer, 0)[0]}
+    rung = set(_TIMERS.values()) & _signal.sigpending()
+    if rung:
+        signal.sigtimedwait(rung, 0)
+    return ["an alarm that was still set at the end of the cell was cancelled"] if ringing | rung else []
+
+
+def _end_child(done: Message) -> None:
+    """End a forked child as its own program would have ended."""
+    code = {"ok": 0, "exit": done.get("code", 0)}.get(done["kind"], 1)
+    if "error" in done:
+        with contextlib.suppress(Exception):
+            sys.stderr.write(done["error"]["traceback"])
+            sys.stderr.flush()
+    _exit(code)
+
+
+def _fork() -> int:
+    """Fork; -1 where no process number or no memory is left, which the supervisor sees by the socket that closes."""
+    warnings = sys.modules.get("warnings")
+    try:
+        if warnings is None or len(sys._current_frames()) == 1:
+            return os.fork()
+        # Python warns of a fork in a process with threads; that the copy may be inconsistent is said in the record.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return os.fork()
+    except OSError:
+        return -1
+
+
 def _reap_children() -> None:
     """Collect children that the supervisor has ended, which otherwise keep their process numbers."""
     with contextlib.suppress(ChildProcessError):
@@ -280,7 +384,10 @@ def _exit_code(error: SystemExit) -> int:
         return 0
     if isinstance(code, int):
         return code & 0xFF
-    print(code, file=sys.stderr)
+    try:
+        print(code, file=sys.stderr)
+    except Exception as failure:
+        print(f"<an exit code whose text cannot be made: {type(failure).__name__}>", file=sys.stderr)
     return 1
 
 
@@ -329,8 +436,7 @@ def main(fd: int, data_limit: int) -> None:
     """
     global _main_thread
     set_oom_score(WORKER_OOM_SCORE)
-    if data_limit:
-        resource.setrlimit(resource.RLIMIT_DATA, (data_limit, data_limit))
+    _memory.limit(data_limit)
     channel = Channel(socket.socket(fileno=fd))
     os.set_inheritable(fd, False)
     sys.path.insert(0, "")
@@ -338,6 +444,7 @@ def main(fd: int, data_limit: int) -> None:
     sys.dont_write_bytecode = True
     _main_thread = get_ident()
     signal.signal(signal.SIGINT, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _BETWEEN)
     worker = Worker(channel)
     channel.send({"op": "ready", "pid": os.getpid(), "python": sys.version.split()[0], "started": time.monotonic()})
     worker.serve()

@@ -177,16 +177,15 @@ def _build(client: docker.DockerClient, base: str, tag: str, extra: Sequence[str
 
 
 def _label(client: docker.DockerClient, image: str, tag: str, facts: Mapping[str, Any]) -> None:
-    """Write the facts on the image, give it its tag, and remove what had the tag unless a box uses it."""
+    """Write the facts on the image and give it the tag. What had it goes, unless it has another or a box uses it."""
     labels = {"actloop.python": facts["python"], "actloop.packages": ", ".join(facts["packages"])}
     with translate_errors("looking for an older image"):
-        older = [found.id for found in client.images.list(name=tag)]
+        older = [found.id for found in client.images.list(name=tag) if found.tags == [tag]]
     recipe = {"Dockerfile": f"FROM {image}\n".encode()}
     newer = run_build(client, recipe, {}, lambda line: None, tag=tag, labels=labels)
-    for image_id in older:
-        if image_id != newer:
-            with suppress(APIError):
-                client.api.remove_image(image_id)
+    for image_id in set(older) - {newer}:
+        with suppress(APIError):
+            client.api.remove_image(image_id)
 
 
 def _probe(client: docker.DockerClient, image: str, extra: Sequence[str]) -> Any:

@@ -29,11 +29,14 @@ BOOT = (
 )
 """What PID 1 is started with: it reads ten digits, then a program of that many bytes, and runs it."""
 
+# User code may replace any builtin; ours keeps those it began with.
 _LOAD = """
-import sys, types
+import builtins, sys, types
+_builtins = dict(vars(builtins))
 _package = types.ModuleType("_box"); _package.__path__ = []; sys.modules["_box"] = _package
 for _name, _text in _SOURCES:
     _module = types.ModuleType("_box." + _name); _module.__package__ = "_box"
+    _module.__dict__["__builtins__"] = _builtins
     sys.modules[_module.__name__] = _module; setattr(_package, _name, _module)
     exec(compile(_text, "<actloop " + _name + ">", "exec", dont_inherit=True), _module.__dict__)
 """

@@ -122,6 +122,7 @@ def _no_way_out() -> Iterator[None]:
         host = address[0] if isinstance(address, tuple) else ""
         outside = self.family in (socket.AF_INET, socket.AF_INET6) and host not in allowed
         if outside and not host.startswith("127."):
+            self.close()
             pytest.fail(f"a test tried to reach {host!r}: tests talk to this machine only")
         connect_really(self, address)
 
@@ -141,7 +142,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         box.remove(force=True)
     client.close()
     if left:
-        _leftovers.extend(f"{box.name} {box.labels}" for box in left)
+        _leftovers.extend(f"{box.name} ({box.status})" for box in left)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -156,17 +157,15 @@ def _is_ours(labels: dict[str, str]) -> bool:
     return os.environ.get("CI") == "true" and owner.isdigit() and not Path(f"/proc/{owner}").exists()
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what did not run and why, so that a green run without an engine is not taken for a whole one."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """Say at the very end what did not run and why: a green run without an engine is not a whole one."""
+    yield
     reasons = Counter(
-        report.longrepr[2].removeprefix("Skipped: ")
-        if isinstance(report.longrepr, tuple)
-        else str(report.longrepr)
+        report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
         for report in terminalreporter.stats.get("skipped", ())
     )
     for why, count in reasons.most_common():
-        terminalreporter.write_line(
-            f"did not run: {count} tests ({why.removeprefix('Skipped: ')})", yellow=True
-        )
+        terminalreporter.write_line(f"did not run: {count} tests ({why.removeprefix('Skipped: ')})", yellow=True)
     for line in _leftovers:
         terminalreporter.write_line(f"left behind by this session, removed now: {line}", red=True)

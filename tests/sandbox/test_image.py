@@ -127,12 +127,15 @@ def test_an_image_that_is_there_is_not_built_again(engine: docker.DockerClient, 
 
 def test_packages_go_on_top_of_the_default_image(engine: docker.DockerClient, image: str, tag: str) -> None:
     """`joblib` is there already, so that the test asks nobody."""
-    lines = list[str]()
+    engine.api.import_image_from_data(b"\0" * 10240, repository=tag.split(":")[0], tag=tag.split(":")[1])
+    older, lines = require_image(engine, tag), list[str]()
     assert build_image(packages=["joblib"], tag=tag, on_line=lines.append) == tag
     below, above = image_facts(engine, image), image_facts(engine, tag)
     assert {package.split()[0] for package in set(above.packages) - set(below.packages)} == {"joblib"}
     assert above.size - below.size < 1 << 20
     assert lines[-1].startswith(f"{tag}: Python {below.python}, ")
+    with pytest.raises(ImageMissing):  # what had the tag before
+        require_image(engine, older)
     stages = engine.images.list(all=True, filters={"label": "actloop.stage"})
     assert not [stage for stage in stages if stage.attrs["Created"] > engine.images.get(tag).attrs["Created"]]
 
