@@ -1,5 +1,74 @@
-"""`observe`: the run of a cell becomes what the model reads."""
+"""`observe`: tell the model what the cell did, and go on by its exit code and the limits."""
 
+import ast
+import hashlib
+from typing import Literal
+
+from langgraph.types import Command
+
+from actloop.protocols import Execution
+from actloop.state import State
+
+from .context import Context
 from .rendering import render as render
+from .run import Run, done_in, end, last_reply, reply_to, run_of, usable
 
-__all__ = ["render"]
+__all__ = ["observe", "render"]
+
+MAX_SAME = 3
+"""How often the same code may have the same end: then the model is told to change its plan, and the next time the
+run ends."""
+
+Next = Command[Literal["reason", "repair", "__end__"]]
+
+_AGAIN = (
+    "\nThis is the third time that the same code has had this same result. Do something different now, or give the "
+    "final answer if the output above settles the task."
+)
+
+
+def observe(state: State, *, context: Context) -> Next:
+    """Make the observation.
+
+    Returns:
+        To `reason` after exit code 0, else to `repair`; or to the end with the cell's own final answer, after a
+        cancellation, or where the run goes in circles.
+    """
+    execution = Execution.model_validate(state["execution"])
+    run = run_of(state)
+    run["turns"] += 1
+    run["last_ok"] = execution.ok
+    run["repairs"] = 0 if execution.ok else run["repairs"] + 1
+    times = _count(run, usable(state).code, execution)
+    text = render(execution, secrets=context.secrets) + (_AGAIN if times == MAX_SAME else "")
+    update = {"messages": reply_to(last_reply(state), text, "observation")}
+    if execution.outcome == "cancelled":
+        return end("cancelled", f"The run was stopped in its cell {run['turns']}.", run, **update)
+    if execution.ok and execution.answer is not None:
+        answer, kind = execution.answer, execution.answer_type
+        return end("success", f"Solved with {done_in(run)}.", run, answer=answer, answer_type=kind, **update)
+    if times > MAX_SAME:
+        last = execution.error.type if execution.error else "the same output"
+        return end("stuck", f"The same code was sent {times} times with the same end: {last}.", run, **update)
+    if execution.ok:
+        return Command(goto="reason", update={**update, "run": run, "turns": run["turns"]})
+    if run["repairs"] > context.max_repairs:
+        return end("stuck", _gave_up(execution, run), run, **update)
+    return Command(goto="repair", update={**update, "run": run, "turns": run["turns"]})
+
+
+def _gave_up(execution: Execution, run: Run) -> str:
+    what = f"{execution.error.type}: {execution.error.message}"[:200] if execution.error else execution.outcome
+    return f"{run['repairs']} cells in a row failed; the last one with {what}."
+
+
+def _count(run: Run, code: str, execution: Execution) -> int:
+    """Count this code with this end, and say how often it has been; comments and layout make no difference."""
+    try:
+        normal = ast.dump(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        normal = code
+    ending = (execution.outcome, execution.error and (execution.error.type, execution.error.message), execution.result)
+    key = hashlib.sha256(repr((normal, ending, execution.output.text)).encode("utf-8", "replace")).hexdigest()[:16]
+    run["seen"][key] = run["seen"].get(key, 0) + 1
+    return run["seen"][key]

@@ -10,7 +10,7 @@ from actloop.state import State
 from .asking import aask, ask
 from .context import Context
 from .run import begin, note, run_of
-from .turn import Next, Turn, accept, failed, prepare
+from .turn import STOP, Next, Turn, accept, failed, prepare
 
 
 def reason(state: State, config: RunnableConfig, *, context: Context) -> Next:
@@ -26,7 +26,7 @@ def reason(state: State, config: RunnableConfig, *, context: Context) -> Next:
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, ask(context.model, turn.prompt, config=config))
+        return accept(turn, ask(context.model, turn.prompt, stop=STOP, config=config))
     except ModelError as error:
         return failed(turn, error)
 
@@ -37,20 +37,20 @@ async def areason(state: State, config: RunnableConfig, *, context: Context) -> 
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, await aask(context.model, turn.prompt, config=config))
+        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, config=config))
     except ModelError as error:
         return failed(turn, error)
 
 
 def _prepare(state: State, config: RunnableConfig, context: Context) -> Turn | Next:
-    new = begin(state)
+    new = begin(state, context.limits)
     if new is None:
         return prepare(state, context, run_of(state), {})
-    names = state.get("names") or []
+    names, workspace = state.get("names") or [], state.get("workspace") or []
     thread = (config.get("configurable") or {}).get("thread_id")
-    if names and not context.sessions.has(str(thread)):
-        gone = f"The interpreter was started anew since the last answer. These variables are gone: {', '.join(names)}."
+    if (names or workspace) and not context.sessions.has(str(thread)):
+        gone = f"These variables are gone: {', '.join(names)}." if names else "Its imports and functions are gone."
         files = "Of the files, only those that the user gave are there again."
-        new = {**new, "messages": [note(f"{gone} {files}", "nudge"), *new["messages"]]}
-        new |= {"names": [], "workspace": [], "files_put": False}
+        told = note(f"The interpreter was started anew since the last answer. {gone} {files}", "nudge")
+        new = {**new, "messages": [told, *new["messages"]], "names": [], "workspace": []}
     return prepare(cast(State, {**state, **new, "messages": state.get("messages") or []}), context, new["run"], new)

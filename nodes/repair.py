@@ -12,7 +12,7 @@ from .asking import aask, ask
 from .context import Context
 from .diagnosis import advice
 from .run import Run, end, last_reply, note, reply_to, run_of
-from .turn import Next, Turn, accept, failed, prepare
+from .turn import STOP, Next, Turn, accept, failed, prepare
 
 
 def repair(state: State, config: RunnableConfig, *, context: Context) -> Next:
@@ -25,7 +25,7 @@ def repair(state: State, config: RunnableConfig, *, context: Context) -> Next:
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, ask(context.model, turn.prompt, config=config))
+        return accept(turn, ask(context.model, turn.prompt, stop=STOP, config=config))
     except ModelError as error:
         return failed(turn, error)
 
@@ -36,7 +36,7 @@ async def arepair(state: State, config: RunnableConfig, *, context: Context) -> 
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, await aask(context.model, turn.prompt, config=config))
+        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, config=config))
     except ModelError as error:
         return failed(turn, error)
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import takewhile
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
@@ -15,7 +16,11 @@ from actloop.state import State
 from .asking import add_usage, usage_of
 from .context import Context
 from .model_errors import code_of
+from .plain import plain_reply
 from .run import Run, end
+
+STOP = ("<observation>",)
+"""Where a reply ends at the latest: a model that writes an observation itself is making it up."""
 
 Next = Command[Literal["codegen", "__end__"]]
 
@@ -53,7 +58,7 @@ def prepare(state: State, context: Context, run: Run, update: dict[str, Any]) ->
 def accept(turn: Turn, reply: AIMessage) -> Next:
     """Put the reply into the state and hand it to `codegen`."""
     run: Run = {**turn.run, "usage": add_usage(turn.run["usage"], usage_of(reply))}
-    messages = [*(turn.update.get("messages") or []), reply]
+    messages = [*(turn.update.get("messages") or []), plain_reply(reply)]
     return Command(goto="codegen", update={**turn.update, "messages": messages, "run": run})
 
 
@@ -99,11 +104,13 @@ def answered(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
 
     Providers refuse a history with an open call, for ever.
     """
-    done = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     result: list[AnyMessage] = []
-    for message in messages:
+    for place, message in enumerate(messages):
         result.append(message)
         if isinstance(message, AIMessage):
+            # Some models count their ids anew in each reply: an answer belongs to the reply before it.
+            after = takewhile(lambda later: not isinstance(later, AIMessage), messages[place + 1 :])
+            done = {later.tool_call_id for later in after if isinstance(later, ToolMessage)}
             for call in [*message.tool_calls, *message.invalid_tool_calls]:
                 if call.get("id") and call["id"] not in done:
                     result.append(ToolMessage("This call was cancelled and did not run.", tool_call_id=str(call["id"])))
