@@ -1,5 +1,7 @@
 """The command line. Exit codes: 0 success, 1 the run ended otherwise, 2 wrong use or set-up."""
 
+import io
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -30,12 +32,19 @@ Image = Annotated[str | None, typer.Option("--image", help="Image of the sandbox
 
 @contextmanager
 def _errors_in_one_sentence() -> Iterator[None]:
-    """Turn an error of ours into a sentence on stderr and exit code 2."""
+    """Turn an error of ours into a sentence on stderr and exit code 2, and Ctrl-C into one and exit code 1."""
     try:
         yield
     except ActloopError as error:
-        typer.secho(f"actloop: {error}", fg="red", err=True)
+        _complain(str(error))
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        _complain("Stopped by Ctrl-C.")
+        raise typer.Exit(1) from None
+
+
+def _complain(text: str) -> None:
+    typer.secho(f"actloop: {text}", fg="red", err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 @app.command()
@@ -53,11 +62,10 @@ def run(
     json: Json = False,
 ) -> None:
     """Solve a task."""
-    from .running import Order, run_order
-
-    order = Order(task, file or [], out, model, base_url, max_turns, policy, image, as_json=json)
     with _errors_in_one_sentence():
-        code = run_order(order)
+        from .running import Order, run_order
+
+        code = run_order(Order(task, file or [], out, model, base_url, max_turns, policy, image, as_json=json))
     raise typer.Exit(code)
 
 
@@ -66,9 +74,9 @@ def demo(
     out: Out = Path("out"), model: Model = None, base_url: BaseUrl = None, image: Image = None, json: Json = False
 ) -> None:
     """Solve a bundled data question; without a model key it replays recorded replies. The code really runs."""
-    from .running import demo_order, run_order
-
     with _errors_in_one_sentence():
+        from .running import demo_order, run_order
+
         code = run_order(demo_order(out, model, base_url, image, json))
     raise typer.Exit(code)
 
@@ -127,4 +135,8 @@ def main() -> None:
     # A library's deprecation notice says nothing to a person at a terminal.
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
+    # What a terminal or a file cannot show is written as its escape, not as a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()

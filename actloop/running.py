@@ -1,9 +1,13 @@
-"""One run from the command line: from what was typed to a result and an exit code."""
+"""One run from the command line: from what was typed to a result and an exit code.
 
+The graph runs on an event loop, because Ctrl-C can then cancel a request that is under way instead of waiting for it.
+"""
+
+import asyncio
 import json
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -15,6 +19,7 @@ from langgraph.types import Command
 from .config import Settings
 from .errors import ConfigError, InputError
 from .graph import Agent, create_agent
+from .nodes.controls import strip_controls
 from .state import Artifact
 from .terminal import View
 
@@ -22,6 +27,8 @@ DEMO_TASK = (
     "Which region's monthly revenue grew fastest from 2024 to 2025? Save a table of yearly revenue by region as "
     "growth.csv and draw the monthly revenue of each region."
 )
+SHOWN = ("status", "answer", "answer_type", "summary", "turns", "usage")
+"""What `--json` takes from the state, besides the files and the thread."""
 POLICIES = ("open", "standard", "strict")
 
 
@@ -79,17 +86,21 @@ def run_order(order: Order) -> int:
     )
     view = View(quiet=order.as_json)
     view.begin(order.task, order.notice)
-    with agent.sessions:
+    with agent.sessions, asyncio.Runner() as runner:
         try:
-            result = _stream(agent, order, given, view)
+            result = _run(runner, agent, order, given, view)
         except KeyboardInterrupt:
             result = _after_ctrl_c(agent, order)
-    saved = save(result.get("artifacts") or [], order.out)
-    if order.as_json:
-        shown = {name: result.get(name) for name in ("status", "answer", "answer_type", "summary", "turns", "usage")}
-        print(json.dumps({**shown, "artifacts": [str(path) for path in saved], "thread": order.thread}, indent=2))
-    else:
-        view.end(result, saved)
+    saved: list[Path] = []
+    try:
+        saved = save(result.get("artifacts") or [], order.out, [Path(path) for path in given.values()])
+    finally:
+        # An answer that was paid for is shown, even where its files cannot be written.
+        if order.as_json:
+            shown = {name: result.get(name) for name in SHOWN}
+            print(json.dumps({**shown, "artifacts": [str(path) for path in saved], "thread": order.thread}, indent=2))
+        else:
+            view.end(result, saved)
     return _exit_code(result)
 
 
@@ -102,6 +113,9 @@ def _checked(order: Order) -> dict[str, str]:
     given: dict[str, str] = {}
     for path in order.files:
         try:
+            # A pipe would be waited for when it is opened.
+            if path.exists() and not path.is_file():
+                raise OSError(0, "it is no regular file")
             with path.open("rb"):
                 pass
         except OSError as error:
@@ -111,49 +125,60 @@ def _checked(order: Order) -> dict[str, str]:
         if path.name in given:
             raise ConfigError(f"Two input files are called {path.name}; rename one of them.")
         given[path.name] = str(path.resolve())
-    _make_writable(order.out)
+    _check_writable(order.out)
     return given
 
 
-def _make_writable(out: Path) -> None:
-    made = not out.exists()
+def _check_writable(out: Path) -> None:
+    """Try to write where the folder is or will be; it is made when there is something to put into it."""
+    place = out.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    probe = place / f".actloop-{uuid.uuid4().hex[:8]}"
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".actloop-{uuid.uuid4().hex[:8]}"
         probe.touch()
         probe.unlink()
-        if made:
-            # It is made again when there is something to put into it.
-            out.rmdir()
     except OSError as error:
         raise InputError(f"The folder {out} cannot be written: {error.strerror}. Choose another with --out.") from None
 
 
-def _stream(agent: Agent, order: Order, given: dict[str, str], view: View) -> dict[str, Any]:
-    """Run the graph, showing it as it goes, and putting its questions to the person at the terminal."""
+def _run(runner: asyncio.Runner, agent: Agent, order: Order, given: dict[str, str], view: View) -> dict[str, Any]:
+    """Run the graph, and put its questions to the person at the terminal."""
     config: Any = {"configurable": {"thread_id": order.thread}}
     step: Any = {"task": order.task, "files": given}
     while True:
-        asked: Any = None
-        for mode, data in agent.stream(step, config, stream_mode=["updates", "custom", "messages"]):
-            if mode == "updates" and isinstance(data, dict) and "__interrupt__" in data:
-                asked = data["__interrupt__"][0].value
-            else:
-                view.show(mode, data)
+        asked = runner.run(_stream(agent, step, config, view))
         if asked is None:
-            break
+            return dict(agent.get_state(config).values)
+        # Between two runs of the loop, so that Ctrl-C ends the question as well.
         step = Command(resume=view.ask(asked))
-    return dict(agent.get_state(config).values)
+
+
+async def _stream(agent: Agent, step: Any, config: Any, view: View) -> Any:
+    """Run the graph to its end or its next question, showing it as it goes."""
+    asked = None
+    async for mode, data in agent.astream(step, config, stream_mode=["updates", "custom", "messages"]):
+        if mode == "updates" and isinstance(data, dict) and "__interrupt__" in data:
+            asked = data["__interrupt__"][0].value
+        else:
+            view.show(mode, data)
+    return asked
 
 
 def _after_ctrl_c(agent: Agent, order: Order) -> dict[str, Any]:
     """What there is after Ctrl-C."""
     values = dict(agent.get_state({"configurable": {"thread_id": order.thread}}).values)
-    return {**values, "status": "cancelled", "summary": "Stopped by Ctrl-C.", "answer": None}
+    spent = {name: values["run"][name] for name in ("turns", "usage")} if values.get("run") else {}
+    return {**values, **spent, "status": "cancelled", "summary": "Stopped by Ctrl-C.", "answer": None}
 
 
-def save(artifacts: Sequence[Artifact], out: Path) -> list[Path]:
+def save(artifacts: Sequence[Artifact], out: Path, inputs: Collection[Path] = ()) -> list[Path]:
     """Copy artifacts below a folder, and nowhere else.
+
+    Args:
+        artifacts: what the run made.
+        out: the folder.
+        inputs: the user's own files, which are never overwritten.
 
     Raises:
         InputError: the folder cannot be written.
@@ -161,7 +186,10 @@ def save(artifacts: Sequence[Artifact], out: Path) -> list[Path]:
     saved = []
     root = out.resolve()
     for artifact in artifacts:
-        target = (out / artifact["name"]).resolve()
+        shown = out / strip_controls(artifact["name"]).replace("\n", "_")
+        if shown.resolve() in inputs:
+            shown = shown.with_stem(f"{shown.stem}-changed")
+        target = shown.resolve()
         if not target.is_relative_to(root) or target == root:
             continue
         try:
@@ -171,7 +199,7 @@ def save(artifacts: Sequence[Artifact], out: Path) -> list[Path]:
             raise InputError(
                 f"{target} cannot be written: {error.strerror}. Choose another folder with --out."
             ) from None
-        saved.append(out / artifact["name"])
+        saved.append(shown)
     return saved
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from langchain_core.messages import AnyMessage
-from langgraph.channels import DeltaChannel
+from langgraph.channels import DeltaChannel, EphemeralValue
 from langgraph.graph.message import add_messages
 
 from .protocols import Record
@@ -114,13 +114,16 @@ class State(TypedDict, total=False):
     """Everything that flows."""
 
     messages: Annotated[list[AnyMessage], DeltaChannel(merge_messages, snapshot_frequency=50)]
-    task: str | None
-    """What the caller gave; None once a run has begun on it."""
+    task: Annotated[str, EphemeralValue]
+    """What the caller gave; gone after the first step, so that it is never taken twice."""
+    files: Annotated[Mapping[str, str], EphemeralValue]
+    """Likewise."""
     goal: str
     """The task of this run, in words."""
-    files: Mapping[str, str]
-    files_put: bool
-    """Whether the files are in the workspace."""
+    inputs: dict[str, str]
+    """All files that the thread was given: name in the workspace, and absolute path on the host."""
+    unplaced: list[str]
+    """Those of them that are not in the workspace yet."""
     names: list[str]
     """Variables that the interpreter holds."""
     workspace: list[str]

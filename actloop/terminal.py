@@ -1,6 +1,8 @@
 """What a person sees of a run while it goes on: thought, code, verdict, output, answer.
 
-All of it goes to stderr; the answer alone goes to stdout, so that a pipe gets just that.
+All of it goes to stderr; the answer alone goes to stdout, so that a pipe gets just that. Whatever a model or a cell
+wrote is shown without terminal control: it must not be able to move the cursor, set titles or hide what ran. Lines are
+broken by the terminal alone, so that a path that is copied, or a line in a log, is whole.
 """
 
 import sys
@@ -8,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
+
+from .nodes.controls import strip_controls
 
 LIVE_LINES = 12
 """Lines of a reply shown while it comes."""
@@ -26,7 +29,7 @@ class View:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, quiet=quiet, highlight=False)
+        self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._reply = ""
         self._open_line = False
@@ -35,7 +38,7 @@ class View:
         """Show the task."""
         if notice:
             self._console.print(Text(notice, style="yellow"))
-        self._console.print(Text("Task  ", style="bold").append(task, style="not bold"))
+        self._console.print(Text("Task  ", style="bold").append(strip_controls(task), style="not bold"))
 
     def show(self, mode: str, data: Any) -> None:
         """Show one item of the graph's stream.
@@ -56,13 +59,13 @@ class View:
 
     def _token(self, text: str) -> None:
         """Show a reply while it comes; it is replaced by its thought and its code once it is whole."""
-        if not self._console.is_terminal or not text:
+        if not self._console.is_terminal or self._console.quiet or not text:
             return
         self._reply += text
         if self._live is None:
             self._live = Live(console=self._console, transient=True, refresh_per_second=12)
             self._live.start()
-        self._live.update(Text("\n".join(self._reply.splitlines()[-LIVE_LINES:]), style="dim"))
+        self._live.update(Text("\n".join(strip_controls(self._reply).splitlines()[-LIVE_LINES:]), style="dim"))
 
     def _settle(self) -> None:
         if self._live is not None:
@@ -76,10 +79,7 @@ class View:
         if node in ("reason", "repair"):
             self._settle()
         elif node == "codegen" and (update.get("action") or {}).get("kind") == "cell":
-            action = update["action"]
-            code = Syntax(action["code"], "python", line_numbers=True, background_color="default", word_wrap=True)
-            parts = [Text(action["text"].strip(), style="italic")] if action["text"].strip() else []
-            self._console.print(Padding(Group(*parts, code), (1, 0, 0, 0)))
+            self._cell(strip_controls(update["action"]["text"]).strip(), strip_controls(update["action"]["code"]))
         elif node == "safety_check":
             verdict = update.get("verdict") or {}
             if verdict.get("decision") != "allow":
@@ -89,13 +89,24 @@ class View:
             self._settle()
             self._ending(update["execution"])
 
+    def _cell(self, words: str, code: str) -> None:
+        """Show a cell before it runs."""
+        self._console.print()
+        if words:
+            self._console.print(Text(words, style="italic"))
+        if self._console.is_terminal:
+            shown = Syntax(code, "python", line_numbers=True, background_color="default", word_wrap=True)
+            self._console.print(shown, soft_wrap=False)
+            return
+        for number, line in enumerate(code.splitlines(), 1):
+            self._console.print(Text(f"{number:3} {line}"))
+
     def _event(self, event: dict[str, Any]) -> None:
         kind = event.get("kind")
         if kind in ("stdout", "stderr"):
-            text = Text.from_ansi(event["text"].replace("\r", "\n"))
-            text.style = "red" if kind == "stderr" else "cyan"
-            self._console.print(text, end="")
-            self._open_line = not event["text"].endswith("\n")
+            text = strip_controls(event["text"].replace("\r\n", "\n").replace("\r", "\n"))
+            self._console.print(Text(text, style="red" if kind == "stderr" else "cyan"), end="")
+            self._open_line = not text.endswith("\n") if text else self._open_line
         elif kind == "display":
             self._line(f"[{event['name']}]", "magenta")
         elif kind == "skipped":
@@ -105,7 +116,7 @@ class View:
         if self._open_line:
             self._console.print()
             self._open_line = False
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(strip_controls(text), style=style))
 
     def _ending(self, execution: dict[str, Any]) -> None:
         if execution.get("result") is not None:
@@ -137,12 +148,10 @@ class View:
         usage = result.get("usage") or {}
         self._console.print()
         if result.get("answer"):
-            self._console.print(Text("Answer", style="bold"))
+            self._console.print(Text("Question" if status == "needs_input" else "Answer", style="bold"))
             sys.stderr.flush()
-            print(result["answer"], flush=True)
-        self._console.print(
-            Text(f"{status}: {result.get('summary', '')}", style="green" if status == "success" else "red")
-        )
+            print(strip_controls(result["answer"]), flush=True)
+        self._line(f"{status}: {result.get('summary', '')}", "green" if status == "success" else "red")
         for path in saved:
             self._console.print(Text(f"  {path}", style="magenta"))
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)

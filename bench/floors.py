@@ -59,7 +59,7 @@ class RawLoop:
         options["entrypoint"] = ["python3", "-I", "-S", "-c", RAW_LOOP]
         self._container: Any = self._client.containers.create(image, **options)
         sock = self._container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-        self._link = AttachedLink(getattr(sock, "_sock", sock))
+        self._link = AttachedLink(sock)
         self._container.start()
         self._replies: Iterator[bytes] = self._link.receive()
         self.turn("pass")

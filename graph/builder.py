@@ -40,7 +40,7 @@ def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
     graph = StateGraph(State, input_schema=Input, output_schema=Result)
     _add(graph, "reason", reason, ("codegen", "__end__"), context, areason)
     _add(graph, "codegen", codegen, ("safety_check", "reason", "__end__"), context)
-    _add(graph, "safety_check", safety_check, ("execute", "approve", "repair", "__end__"), context)
+    _add(graph, "safety_check", safety_check, ("execute", "approve", "repair"), context)
     _add(graph, "approve", approve, ("execute", "safety_check", "repair"), context)
     _add(graph, "execute", execute, ("observe", "__end__"), context, aexecute)
     _add(graph, "observe", observe, ("reason", "repair", "__end__"), context)

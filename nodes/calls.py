@@ -82,7 +82,9 @@ def read_call(name: str | None, arguments: object, error: str | None = None) -> 
         return Call(tool, raw)
     if not raw.strip() or not isinstance(values, str):
         return Call(tool, problem=_MISSING[tool])
-    return Call(tool, problem=f"the arguments are not JSON ({_short(error or raw)}); send an object such as " + _EXAMPLE[tool])
+    return Call(
+        tool, problem=f"the arguments are not JSON ({_short(error or raw)}); send an object such as " + _EXAMPLE[tool]
+    )
 
 
 _EXAMPLE = {"cell": '{"code": "print(1)"}', "answer": '{"answer": "42"}', "question": '{"question": "Which file?"}'}

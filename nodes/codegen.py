@@ -9,7 +9,7 @@ from actloop.state import Action, State
 from .context import Context
 from .grounding import backed, evidence_of
 from .reading import parse_reply as parse_reply
-from .run import Run, done_in, end, last_reply, needs_a_run, nudge, run_of
+from .run import Run, done_in, end, last_reply, nudge, run_of
 
 __all__ = ["codegen", "parse_reply"]
 
@@ -59,7 +59,7 @@ def _cell(action: Action, run: Run, context: Context) -> Next:
 
 def _answer(state: State, action: Action, run: Run) -> Next:
     """Take an answer that a cell backs; doubt one that none backs once, where the task needed one."""
-    needed = run["turns"] > 0 or needs_a_run(state["goal"], state.get("files"))
+    needed = run["turns"] > 0 or run["needs_code"]
     seen = backed(action.text, evidence_of(state["messages"], state["goal"]))
     if not needed or (run["last_ok"] and seen):
         return end("success", f"Solved with {done_in(run)}.", run, answer=action.text, action=action.model_dump())

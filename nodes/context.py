@@ -75,5 +75,5 @@ def session_key(state: State, config: RunnableConfig) -> tuple[str, bool]:
 
 
 def input_files(state: State) -> dict[str, Path]:
-    """Files that the caller gave: name in the workspace, and path on the host."""
-    return {name: Path(path) for name, path in (state.get("files") or {}).items()}
+    """All files that the thread was given: name in the workspace, and path on the host."""
+    return {name: Path(path) for name, path in (state.get("inputs") or {}).items()}

@@ -9,7 +9,9 @@ _ESCAPES = re.compile(
     r"|\x1b[0-~]?"
 )
 _NEW_LINES = re.compile(r"\r+\n")
-_CONTROLS = re.compile(r"[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+_CONTROLS = re.compile(
+    r"[\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)
 
 
 def strip_controls(text: str) -> str:

@@ -16,6 +16,7 @@ from actloop.state import Artifact, State
 
 from .context import Context, input_files, session_key
 from .masking import mask
+from .plain import plain
 from .run import Run, end, run_of, usable
 
 Next = Command[Literal["observe", "__end__"]]
@@ -41,7 +42,7 @@ class Task:
         shown = event.model_dump(exclude={"display"}, exclude_defaults=True) | {"kind": event.kind}
         if event.display is not None:
             shown |= {"name": event.display.name, "media_type": event.display.media_type}
-        self.writer(shown)
+        self.writer(_masked(shown, self.context.secrets))
 
 
 def execute(state: State, config: RunnableConfig, *, context: Context) -> Next:
@@ -81,9 +82,15 @@ def _session(task: Task) -> tuple[Session, bool]:
     """The thread's session with the caller's files in it, and whether it had to be started."""
     fresh = not task.context.sessions.has(task.key)
     session = task.context.sessions.get(task.key)
-    if fresh or not task.state.get("files_put", False):
-        for name, path in input_files(task.state).items():
-            session.put(name, path)
+    inputs = input_files(task.state)
+    for name in inputs if fresh else task.state.get("unplaced") or []:
+        try:
+            session.put(name, inputs[name])
+        except OSError as error:
+            if isinstance(error, SandboxError):
+                raise
+            why = error.strerror or error
+            raise FileRefused(f"The input file {name} cannot be read any more: {why}. Give it again.") from error
     return session, fresh
 
 
@@ -116,8 +123,8 @@ def _after(task: Task, session: Session, execution: Execution, fresh: bool) -> N
     return Command(
         goto="observe",
         update={
-            "execution": _masked(bare.model_dump(mode="json"), task.context.secrets),
-            "files_put": execution.outcome != "lost",
+            "execution": plain(_masked(bare.model_dump(mode="json"), task.context.secrets)),
+            "unplaced": [],
             "names": sorted(names),
             "workspace": sorted(workspace),
             "artifacts": list(artifacts.values()),

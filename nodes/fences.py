@@ -84,9 +84,7 @@ def opening(line: str, base: int = 0, *, anywhere: bool = False) -> Fence | None
     indent = _columns(match["indent"])
     if not anywhere and not 0 <= indent - base <= 3 and indent > 3:
         return None
-    return Fence(
-        match["marks"][0], len(match["marks"]), indent, label_of(match["info"]), base if indent >= base else 0
-    )
+    return Fence(match["marks"][0], len(match["marks"]), indent, label_of(match["info"]), base if indent >= base else 0)
 
 
 def closes(line: str, fence: Fence) -> bool:

@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from typing import Literal
+from typing import Any, Literal
 
 from langgraph.types import Command
 
@@ -10,6 +10,7 @@ from actloop.protocols import Execution
 from actloop.state import State
 
 from .context import Context
+from .reading import parse_reply
 from .rendering import render as render
 from .run import Run, done_in, end, last_reply, reply_to, run_of, usable
 
@@ -40,8 +41,8 @@ def observe(state: State, *, context: Context) -> Next:
     run["last_ok"] = execution.ok
     run["repairs"] = 0 if execution.ok else run["repairs"] + 1
     times = _count(run, usable(state).code, execution)
-    text = render(execution, secrets=context.secrets) + (_AGAIN if times == MAX_SAME else "")
-    update = {"messages": reply_to(last_reply(state), text, "observation")}
+    text = _edited(state) + render(execution, secrets=context.secrets) + (_AGAIN if times == MAX_SAME else "")
+    update: dict[str, Any] = {"messages": reply_to(last_reply(state), text, "observation")}
     if execution.outcome == "cancelled":
         return end("cancelled", f"The run was stopped in its cell {run['turns']}.", run, **update)
     if execution.ok and execution.answer is not None:
@@ -55,6 +56,14 @@ def observe(state: State, *, context: Context) -> Next:
     if run["repairs"] > context.max_repairs:
         return end("stuck", _gave_up(execution, run), run, **update)
     return Command(goto="repair", update={**update, "run": run, "turns": run["turns"]})
+
+
+def _edited(state: State) -> str:
+    """What the model must know where the cell that ran is not the one that it sent."""
+    code, reply = usable(state).code, last_reply(state)
+    if reply is None or parse_reply(reply).code == code:
+        return ""
+    return f"A person changed the cell before it ran. This is what ran:\n```python\n{code}\n```\n"
 
 
 def _gave_up(execution: Execution, run: Run) -> str:

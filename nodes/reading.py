@@ -21,7 +21,9 @@ from .tags import Tagged, TagReader
 from .thinking import without_thinking
 
 _QUESTION = re.compile(r"^[ \t]*(?:\*\*)?QUESTION:(?:\*\*)?[ \t]*", re.MULTILINE)
-_ANSWER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|\*\*|__)?(?:FINAL ANSWER|[Ff]inal [Aa]nswer)(?:\*\*|__)?:(?:\*\*|__)?[ \t]*", re.MULTILINE)
+_ANSWER = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t]+|\*\*|__)?(?:FINAL ANSWER|[Ff]inal [Aa]nswer)(?:\*\*|__)?:(?:\*\*|__)?[ \t]*", re.MULTILINE
+)
 
 _MAX_UNLABELLED = 100
 _TRUNCATED = "The reply was cut off at the token limit before it was complete; nothing of it ran. Send a shorter one."
@@ -139,9 +141,7 @@ def _take_apart(text: str, *, anywhere: bool = False) -> Parts:
     return parts
 
 
-def _resume_in_line(
-    lines: Lines, tags: TagReader, parts: Parts, text: str, position: int, offsets: list[int]
-) -> None:
+def _resume_in_line(lines: Lines, tags: TagReader, parts: Parts, text: str, position: int, offsets: list[int]) -> None:
     """Go on behind a closing tag: the rest of its line may hold more tagged parts."""
     while lines.at < len(lines.lines):
         end = offsets[lines.at + 1] - 1

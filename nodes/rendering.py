@@ -131,7 +131,9 @@ def _products(execution: Execution, clean: _Cleaner, room: int) -> list[str]:
     room -= sum(len(f"<{tag}>\n\n</{tag}>\n") for tag, _ in parts)
     room -= len(_full_text(execution.output, clean)) + 1
     shares = _shares([len(text) for _, text in parts], max(room, 0))
-    shown = {tag: f"<{tag}>\n{shorten(text, share)}\n</{tag}>" for (tag, text), share in zip(parts, shares, strict=True)}
+    shown = {
+        tag: f"<{tag}>\n{shorten(text, share)}\n</{tag}>" for (tag, text), share in zip(parts, shares, strict=True)
+    }
     where = _full_text(execution.output, clean)
     result = [shown["output"]] if "output" in shown else []
     result += [where] if where else []

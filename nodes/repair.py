@@ -14,12 +14,16 @@ from .diagnosis import advice
 from .run import Run, end, last_reply, note, reply_to, run_of
 from .turn import STOP, Next, Turn, accept, failed, prepare
 
+MAX_DENIALS = 3
+"""Cells that the safety check or a person refuses before the run ends."""
+
 
 def repair(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """Diagnose the failure and ask for another cell.
 
     Returns:
-        To `codegen` with the reply, or to the end where repairs are used up or the provider failed.
+        To `codegen` with the reply, or to the end after repeated refusals, where repairs are used up, or where the
+        provider failed.
     """
     turn = _prepare(state, context)
     if not isinstance(turn, Turn):
@@ -48,9 +52,13 @@ def _prepare(state: State, context: Context) -> Turn | Next:
     if verdict.decision == "deny":
         # The cell did not run: nothing of its own stands in the history yet.
         run["repairs"] += 1
-        if run["repairs"] > context.max_repairs:
-            first = verdict.findings[0]
-            return end("stuck", f"{run['repairs']} cells in a row could not be run; the last: {first.message}.", run)
+        spent = run["repairs"] > context.max_repairs
+        reasons = "; ".join(finding.message.rstrip(".") for finding in verdict.findings[:3])
+        refused = any(finding.rule != "syntax" for finding in verdict.findings)
+        if refused and (spent or run["denials"] >= MAX_DENIALS):
+            return end("denied", f"Cells refused: {run['denials']}; the last one because: {reasons}.", run)
+        if spent:
+            return end("stuck", f"{run['repairs']} cells in a row could not be run; the last: {reasons}.", run)
         update = {"messages": reply_to(last_reply(state), _refusal(verdict, run, context), "nudge"), "run": run}
     else:
         execution = Execution.model_validate(state["execution"])

@@ -5,16 +5,17 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph import END
 from langgraph.types import Command
 
+from actloop.config import Limits
 from actloop.errors import ConfigError, InputError
 from actloop.state import Action, State, Status, Usage
 
-from .context import input_files
+from .plain import plain
 
 MAX_INTRODUCED = 20
 """Files that are named to the model at the beginning."""
@@ -30,6 +31,8 @@ class Run(TypedDict):
     id: str
     started: float
     """Seconds since the epoch."""
+    needs_code: bool
+    """Only something that runs can answer the task."""
     turns: int
     """Cells that were executed."""
     repairs: int
@@ -49,11 +52,12 @@ class Run(TypedDict):
     usage: Usage
 
 
-def new_run() -> Run:
+def new_run(needs_code: bool) -> Run:
     """Counters at zero."""
     return Run(
         id=uuid.uuid4().hex[:12],
         started=time.time(),
+        needs_code=needs_code,
         turns=0,
         repairs=0,
         nudges=0,
@@ -76,36 +80,42 @@ def note(text: str, kind: str) -> HumanMessage:
     return HumanMessage(text, additional_kwargs={OURS: kind})
 
 
-def begin(state: State) -> dict[str, Any] | None:
+def begin(state: State, limits: Limits) -> dict[str, Any] | None:
     """What a new run adds to the state; None where the run goes on.
 
     A run is new when the caller gave a task, or when the last message is a person's.
 
+    Args:
+        state: with what the caller gave.
+        limits: of the box that the files will go into.
+
     Raises:
         ConfigError: there is no task.
-        InputError: a file that was given cannot be read.
+        InputError: a file that was given cannot be read, or is too large.
     """
     messages: list[AnyMessage] = state.get("messages") or []
     task = state.get("task")
     last = messages[-1] if messages else None
     asked = isinstance(last, HumanMessage) and OURS not in last.additional_kwargs
     if task is None and not asked:
-        if state.get("run"):
+        if state.get("run") and state.get("status") is None:
             return None
         raise ConfigError("There is no task: give {'task': '…'} or {'messages': […]}.")
-    text = task if task is not None else _text(cast(BaseMessage, last))
-    if not text.strip():
+    text = plain(_text(task, last)).strip()
+    if not text:
         raise ConfigError("The task is empty: say in words what is to be done.")
-    for name, path in input_files(state).items():
-        if not path.is_file():
-            raise InputError(f"The input file {name} ({path}) is not there or is no file; check its path.")
-    added = [HumanMessage(text.strip() + introduced(input_files(state)))] if task is not None else []
+    given = _given(state.get("files"), limits)
+    told = introduced(given)
+    added: list[AnyMessage] = [HumanMessage(text + told)] if task is not None else []
+    if told and task is None:
+        added = [note(told.strip(), "files")]
+    known = {name: str(path) for name, path in given.items()}
     return {
         "messages": added,
-        "task": None,
-        "goal": text.strip(),
-        "run": new_run(),
-        "files_put": False if state.get("files") else state.get("files_put", True),
+        "goal": text,
+        "run": new_run(needs_a_run(text, given)),
+        "inputs": {**(state.get("inputs") or {}), **known},
+        "unplaced": sorted({*(state.get("unplaced") or []), *given}),
         "status": None,
         "answer": None,
         "answer_type": None,
@@ -140,8 +150,34 @@ def introduced(files: Mapping[str, Path]) -> str:
     return "\n\nFiles in the current folder:\n" + "\n".join(lines)
 
 
-def _text(message: BaseMessage) -> str:
-    return str(message.text)
+def _text(task: object, last: BaseMessage | None) -> str:
+    if task is not None and not isinstance(task, str):
+        raise ConfigError(f"The task is a {type(task).__name__}; give it as text.")
+    return task if isinstance(task, str) else str(last.text if last is not None else "")
+
+
+def _given(files: object, limits: Limits) -> dict[str, Path]:
+    """The files that the caller gave, each of which was looked at."""
+    if not isinstance(files, Mapping):
+        if files:
+            raise ConfigError("The files are no mapping: give {'files': {'name in the sandbox': 'path on the host'}}.")
+        return {}
+    given: dict[str, Path] = {}
+    for name, place in files.items():
+        path = Path(place).absolute()
+        try:
+            with path.open("rb"):
+                size = path.stat().st_size
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(f"The input file {name} ({path}) cannot be read: {why}; check its path.") from None
+        if size > limits.transfer:
+            raise InputError(
+                f"The input file {name} has {size} bytes, and one that goes into the sandbox may have "
+                f"{limits.transfer}; give a smaller one, or raise the limit `transfer`."
+            )
+        given[str(name)] = path
+    return given
 
 
 def needs_a_run(goal: str, files: object) -> bool:
@@ -198,7 +234,7 @@ def end(
     answer: str | None = None,
     answer_type: str | None = None,
     **more: Any,
-) -> Command[Literal["__end__"]]:
+) -> Command[Any]:
     """End the run.
 
     Args:
@@ -209,7 +245,7 @@ def end(
         answer_type: type name of the answer; `str` where it is text.
         more: further updates of the state.
     """
-    update = {
+    update: dict[str, Any] = {
         **more,
         "status": status,
         "answer": answer,

@@ -8,22 +8,18 @@ from actloop.state import State
 
 from .context import Context
 from .policy import check as check
-from .run import end, run_of, usable
+from .run import run_of, usable
 
 __all__ = ["check", "safety_check"]
 
-MAX_DENIALS = 3
-"""Cells that the policy refuses before the run ends."""
-
-Next = Command[Literal["execute", "approve", "repair", "__end__"]]
+Next = Command[Literal["execute", "approve", "repair"]]
 
 
 def safety_check(state: State, *, context: Context) -> Next:
     """Check the cell.
 
     Returns:
-        To `execute`; to `approve` where a person is to decide; to `repair` with the reason; or to the end after
-        repeated denials.
+        To `execute`; to `approve` where a person is to decide; or to `repair` with the reason.
     """
     verdict = check(usable(state).code, context.policy)
     update = {"verdict": verdict.model_dump(mode="json")}
@@ -36,9 +32,4 @@ def safety_check(state: State, *, context: Context) -> Next:
         # Code that cannot run is a failure to mend, not a deed to refuse.
         return Command(goto="repair", update=update)
     run["denials"] += 1
-    if run["denials"] >= MAX_DENIALS:
-        reasons = "; ".join(finding.message for finding in verdict.findings[:3])
-        return end(
-            "denied", f"The safety check refused {run['denials']} cells; the last one: {reasons}.", run, **update
-        )
     return Command(goto="repair", update={**update, "run": run})

@@ -76,4 +76,6 @@ def _line_before(text: str, position: int) -> int:
 
 def _line_after(text: str, position: int) -> int:
     line_start = text.find("\n", position - 1) + 1
-    return line_start if 0 < line_start <= position + (len(text) - position) // 4 and line_start < len(text) else position
+    return (
+        line_start if 0 < line_start <= position + (len(text) - position) // 4 and line_start < len(text) else position
+    )

@@ -69,16 +69,12 @@ def parse(code: str, mode: str = "exec") -> ast.AST | Fault:
         return Fault(error.lineno or 1, _explain(code, error))
     except UnicodeEncodeError as error:
         line = code.count("\n", 0, error.start) + 1
-        return Fault(
-            line, f"The code holds U+{ord(code[error.start]):04X}, half a character, which is not valid."
-        )
+        return Fault(line, f"The code holds U+{ord(code[error.start]):04X}, half a character, which is not valid.")
     except (ValueError, OverflowError) as error:
         line = code.count("\n", 0, max(code.find("\0"), 0)) + 1
         return Fault(line, f"The code cannot be parsed: {error}.")
     except (MemoryError, RecursionError):
-        return Fault(
-            1, "The code nests expressions too deeply for the parser; break it into several statements."
-        )
+        return Fault(1, "The code nests expressions too deeply for the parser; break it into several statements.")
 
 
 def _compile(code: str, mode: str) -> ast.AST:

@@ -12,7 +12,8 @@ from typing import Any
 from .source import looks_like_code, parses
 
 _CODE_TAG = re.compile(
-    r"<(?P<name>execute|execute_python|execute_ipython|run_python|python|ipython|py|code)(?:\s[^<>\n]*)?>", re.IGNORECASE
+    r"<(?P<name>execute|execute_python|execute_ipython|run_python|python|ipython|py|code)(?:\s[^<>\n]*)?>",
+    re.IGNORECASE,
 )
 _CALL_TAG = re.compile(r"<(?P<name>tool_call|function_call)>", re.IGNORECASE)
 _INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)[^`\n]+(?<!`)\1(?!`)")

@@ -77,9 +77,30 @@ class Local:
 Value: TypeAlias = Text | Number | Ref | Items | Getter | Local
 
 _SHADOWS = frozenset(
-    {"os", "sys", "subprocess", "socket", "builtins", "shutil", "ctypes", "importlib", "posix", "pty", "pickle", "marshal"}
+    {
+        "os",
+        "sys",
+        "subprocess",
+        "socket",
+        "builtins",
+        "shutil",
+        "ctypes",
+        "importlib",
+        "posix",
+        "pty",
+        "pickle",
+        "marshal",
+    }
 )
-_SAME = {"posix": "os", "nt": "os", "_io": "io", "_socket": "socket", "_ctypes": "ctypes", "_pickle": "pickle", "cPickle": "pickle"}
+_SAME = {
+    "posix": "os",
+    "nt": "os",
+    "_io": "io",
+    "_socket": "socket",
+    "_ctypes": "ctypes",
+    "_pickle": "pickle",
+    "cPickle": "pickle",
+}
 _SUBMODULES = ("asyncio.subprocess",)
 
 

@@ -24,7 +24,49 @@ READ = 1 << 16
 LIVE_RATE = 512 << 10
 """Bytes of live output a second; a flood beyond it is passed over."""
 
+FLOOD_PAUSE = 0.001
+"""Seconds in which a flood of small writes gathers in the pipe, so that reading it does not take its time."""
+MAX_SHOWN = 12 << 20
+"""Characters of all displays in base64: a record must fit in a line."""
+
 _EXIT_CODES = {"timeout": 124, "cancelled": 130}
+
+
+class Flood:
+    """Notice many small writes to one stream, one after the other.
+
+    Each costs a wake-up, and shares the processor with the one who writes. Where both streams are written in turn there
+    is no pause, since the writer waits until the other one is empty.
+    """
+
+    NUMBER = 100
+    MISSES = 5
+    WITHIN_S = 0.02
+    WORTH = range(1 << 10, READ // 4 * 3)
+    """Bytes that a pause should gather; with more, the writer had to wait for us."""
+
+    def __init__(self) -> None:
+        self._stream = ""
+        self._count = 0
+        self._misses = 0
+        self._since = 0.0
+
+    def begun(self, stream: str) -> bool:
+        """Whether it is worth to wait before reading on."""
+        return self._count >= self.NUMBER and stream == self._stream
+
+    def seen(self, stream: str, size: int) -> None:
+        """Take notice of a read."""
+        if self.begun(stream):
+            # A pause in which little came may have been the writer's: its share of the processor was used up.
+            self._misses = 0 if size in self.WORTH else self._misses + 1
+            if self._misses > self.MISSES:
+                self._count = self._misses = 0
+            return
+        now = time.monotonic()
+        if stream != self._stream or now - self._since > self.WITHIN_S:
+            self._stream, self._since, self._count = stream, now, 0
+        self._count += 1
 
 
 class Cell:
@@ -50,6 +92,7 @@ class Cell:
         self._killed = False
         self._kill_at = 0.0
         self._displays: list[dict[str, Any]] = []
+        self._shown = 0
         self._oom = 0
         self._skipped = 0
         self._live_room = float(LIVE_RATE)
@@ -57,6 +100,7 @@ class Cell:
         name = f".actloop/output-{number}.txt"
         self.log = OutputLog(settings["output"], settings["root"], name, settings["output_file"])
         self._decoders: dict[str, Any] = {}
+        self._flood = Flood()
 
     def begin(self, worker: Any, ends: tuple[int, ...], before: set[int], oom: int) -> None:
         """Hand the cell to the worker and start its clock.
@@ -78,7 +122,7 @@ class Cell:
 
     # -- output ---------------------------------------------------------------------------------------------------
 
-    def read(self, fd: int, stream: str, host: Host, all_of_it: bool = False) -> None:
+    def read(self, fd: int, stream: str, host: Host, all_of_it: bool = False) -> bool:
         """Take what the cell printed.
 
         Args:
@@ -86,21 +130,30 @@ class Cell:
             stream: `stdout` or `stderr`.
             host: gets it as a live event.
             all_of_it: everything that is in the pipe now, and not more: a child may write without end.
+
+        Returns:
+            False once nobody holds the other end.
         """
         left = READ
         if all_of_it:
             left = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0"), "little")
+        elif self._flood.begun(stream):
+            time.sleep(FLOOD_PAUSE)
         while left > 0:
             try:
                 data = os.read(fd, min(left, READ))
             except BlockingIOError:
-                return
+                return True
             if not data:
-                return
+                return False
             left -= len(data)
+            self._flood.seen(stream, len(data))
             self.log.feed(stream, data)
             if self._live:
                 self._tell(host, stream, data)
+            if not all_of_it:
+                break
+        return True
 
     def _tell(self, host: Host, stream: str, data: bytes) -> None:
         now = time.monotonic()
@@ -110,13 +163,21 @@ class Cell:
             self._skipped += len(data)
             return
         self._live_room -= len(data)
-        if self._skipped and host.send({"ev": "skipped", "id": self.id, "bytes": self._skipped}, live=True):
-            self._skipped = 0
+        self._tell_skipped(host)
         if stream not in self._decoders:
             self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._decoders[stream].decode(data)
         if text and not host.send({"ev": "out", "id": self.id, "stream": stream, "text": text}, live=True):
             self._skipped += len(data)
+
+    def _tell_skipped(self, host: Host) -> None:
+        if self._skipped and host.send({"ev": "skipped", "id": self.id, "bytes": self._skipped}, live=True):
+            self._skipped = 0
+
+    def end_live(self, host: Host) -> None:
+        """Say how much was passed over since the last event."""
+        if self._live:
+            self._tell_skipped(host)
 
     def show(self, display: dict[str, Any], host: Host) -> None:
         """Keep a display, and hand it on live."""
@@ -130,6 +191,9 @@ class Cell:
         try:
             base64.b64decode(made["data"], validate=True)
         except ValueError:
+            return
+        self._shown += len(made["data"])
+        if self._shown > MAX_SHOWN:
             return
         self._displays.append(made)
         if self._live:

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 
-from .box_wire import LineReader, Message, encode_line
+from .box_wire import MAX_LINE, LineReader, Message, encode_clean_line
 
 MAX_LIVE = 256 << 10
 """Bytes waiting for the host above which live events are passed over."""
@@ -64,7 +64,9 @@ class Host:
         """
         if live and self._waiting > MAX_LIVE:
             return False
-        line = encode_line(message)
+        line = encode_clean_line(message)
+        if len(line) > MAX_LINE:
+            line = encode_clean_line(_shortened(message))
         self._queue.append(line)
         self._waiting += len(line)
         self.flush()
@@ -86,3 +88,14 @@ class Host:
                 self._queue[0] = line[done:]
                 return
             self._queue.popleft()
+
+
+def _shortened(message: Message) -> Message:
+    """A record without what the worker says of itself: more than fits in a line is no honest claim."""
+    record = {
+        name: value
+        for name, value in message.get("record", {}).items()
+        if name not in ("displays", "result", "error", "names", "answer", "answer_type")
+    }
+    record["notes"] = ["what the interpreter said of this cell was too long and is left out"]
+    return {"ev": message.get("ev"), "id": message.get("id"), "record": record}

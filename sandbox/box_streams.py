@@ -9,6 +9,7 @@ Standard library only, Python 3.9 and later.
 
 from __future__ import annotations
 
+import builtins
 import fcntl
 import io
 import os
@@ -20,10 +21,14 @@ from typing import Any
 
 NO_INPUT = "no input is possible here: nobody can type into this program; put the value into the code"
 
+FIONREAD = termios.FIONREAD
+_NOTHING = b"\0\0\0\0"
+_LONG = 1 << 16
 _write = os.write
 _fstat = os.fstat
 _ioctl = fcntl.ioctl
 _sleep = time.sleep
+_yield = os.sched_yield
 _clock = time.monotonic
 _listdir = os.listdir
 _frames = sys._current_frames
@@ -73,37 +78,39 @@ class OrderedPipe(io.FileIO):
 
     def write(self, data: Any) -> int:
         """Write all of it; a thread of an earlier cell writes into nothing."""
-        view = memoryview(data).cast("B")
-        size = len(view)
+        size = len(data) if type(data) is bytes else memoryview(data).nbytes
         if self._late.threads and self._late.here():
             self._late.dropped += size
             return size
         if self.ordered:
-            self._wait_for_other()
-        while view:
-            view = view[_write(self._number, view) :]
+            try:
+                if _ioctl(self._other, FIONREAD, _NOTHING) != _NOTHING:
+                    self._wait_for_other()
+            except OSError:
+                self.ordered = False  # the cell has closed the other one, or put something else there
+        done = _write(self._number, data)
+        if done < size:
+            view = memoryview(data).cast("B")[done:]
+            while view:
+                view = view[_write(self._number, view) :]
         return size
 
     def close(self) -> None:
         """Stay open: a wrapper that user code put around it closes it when it is thrown away."""
 
     def _wait_for_other(self) -> None:
-        deadline = 0.0
-        while True:
-            try:
-                waiting = _ioctl(self._other, termios.FIONREAD, b"\0\0\0\0")
-            except OSError:
-                return
-            if waiting == b"\0\0\0\0":
-                return
-            now = _clock()
-            if not deadline:
-                deadline = now + 0.05
-            elif now > deadline:
+        deadline = _clock() + 0.05
+        tries = 0
+        while _ioctl(self._other, FIONREAD, _NOTHING) != _NOTHING:
+            tries += 1
+            if tries < 50:
+                _yield()
+            elif _clock() > deadline:
                 # User code has put something else there that nobody empties: no order can be had.
                 self.ordered = False
                 return
-            _sleep(0.00005)
+            else:
+                _sleep(0.00005)
 
 
 class NoInput(io.TextIOBase):
@@ -196,6 +203,22 @@ class Streams:
         sys.stdout = sys.__stdout__ = self._texts[0]  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._texts[1]  # type: ignore[misc]
 
+    def teach_print(self) -> None:
+        """Let `print` write a line of plain values at once instead of piece by piece.
+
+        Lines of several processes stay whole then, and a flood of them takes half the time.
+        """
+        original = builtins.print
+
+        def print(*values: object, **options: Any) -> None:
+            if not options and sys.stdout is self._texts[0] and all(map(_is_plain, values)):
+                sys.stdout.write(" ".join(map(str, values)) + "\n")
+            else:
+                original(*values, **options)
+
+        print.__module__, print.__qualname__, print.__doc__ = "builtins", "print", original.__doc__
+        builtins.print = print
+
     @property
     def in_place(self) -> bool:
         """Whether descriptors 0 to 2 are still the ones that the cell was given."""
@@ -206,7 +229,7 @@ class Streams:
         for text in (sys.stdout, sys.stderr, *self._texts):
             try:
                 text.flush()
-            except Exception:  # noqa: S112 - it may be anything that user code put there
+            except Exception:  # it may be anything that user code put there
                 continue
         self.late.take()
 
@@ -214,6 +237,12 @@ class Streams:
         """Bytes that threads of earlier cells wrote since this was last asked."""
         dropped, self.late.dropped = self.late.dropped, 0
         return dropped
+
+
+def _is_plain(value: object) -> bool:
+    """Whether making text of a value runs no code of the user's and takes little memory."""
+    kind = type(value)
+    return (kind is str and len(value) < _LONG) or kind is int or kind is float or kind is bool  # type: ignore[arg-type]
 
 
 def _is_whole(text: io.TextIOWrapper) -> bool:

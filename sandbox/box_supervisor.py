@@ -46,6 +46,7 @@ JOURNAL = 16
 TAKE_OVER_S = 5.0
 """Seconds that a frozen copy may take to wake."""
 
+_LATE_OUTPUT = "output that processes of an earlier cell wrote later is not shown"
 _WORKER_START = "import os\nwith os.fdopen(3,'rb') as f: s=f.read()\nexec(compile(s,'<actloop worker>','exec'))"
 
 
@@ -84,10 +85,12 @@ class Supervisor:
         self._news: list[str] = []
         self._missing: set[str] = set()
         self._pipes: dict[int, str] = {}
-        self._old_pipes: dict[int, int] = {}
+        self._old_pipes: dict[int, None] = {}
         self._oom = oom_counter()
         self._tasks = task_counter()
         self._stock: tuple[int, set[int]] | None = None
+        self._stock_threads = 0
+        self._dying: set[int] = set()
         self._writing = False
         self._greeted = False
 
@@ -122,8 +125,7 @@ class Supervisor:
                 os.read(key.fd, 4096)
             self._reap()
         elif key.data == "output":
-            if self._cell is not None:
-                self._cell.read(key.fd, self._pipes[key.fd], self._host)
+            self._read_output(key.fd)
         elif key.data == "old":
             self._read_old(key.fd)
         elif isinstance(key.data, Interpreter):
@@ -192,6 +194,7 @@ class Supervisor:
         ends = () if self._pipes else self._make_pipes()
         count, known = self._stock or self._take_stock()
         self._stock = (count, known)
+        self._stock_threads = self._worker.threads
         self._cell.begin(self._worker, ends, known, self._oom.read())
         for fd in ends:
             os.close(fd)
@@ -261,9 +264,11 @@ class Supervisor:
                 who.channel.close()
                 self._news.append("no copy of the interpreter could be made before this cell")
             if who is self._worker:
-                # It may have closed its socket or become another program: nothing it does can be known any more.
-                with contextlib.suppress(OSError):
-                    os.kill(who.pid, signal.SIGKILL)
+                # It closed its socket or became another program. In a cell it may go on until it ends or its time is
+                # over; nobody but the cell started it.
+                if self._cell is None or not self._cell.started:
+                    with contextlib.suppress(OSError):
+                        os.kill(who.pid, signal.SIGKILL)
                 self._reap()
 
     def _on_worker_ready(self, message: Message) -> None:
@@ -316,6 +321,7 @@ class Supervisor:
         if interpreter.pid:
             with contextlib.suppress(OSError):
                 os.kill(interpreter.pid, signal.SIGKILL)
+                self._dying.add(interpreter.pid)
 
     def _settle_copy(self) -> None:
         """Wait for a copy that is being made: until its process is known it cannot be told from user code's."""
@@ -365,6 +371,7 @@ class Supervisor:
                 break
             if pid == 0:
                 break
+            self._dying.discard(pid)
             if self._worker is not None and pid == self._worker.pid:
                 fallen = (status, usage)
             elif self._copy is not None and pid == self._copy.pid:
@@ -420,6 +427,7 @@ class Supervisor:
         assert cell is not None
         for fd, stream in self._pipes.items():
             cell.read(fd, stream, self._host, all_of_it=True)
+        cell.end_live(self._host)
         cell.log.close()
         record.update(cell.log.outputs())
         record["files"] = self._files.changes()
@@ -430,6 +438,9 @@ class Supervisor:
             self._retire_pipes()
         self._news, self._missing = [], set()
         message = {"ev": "done", "id": cell.id, "record": record}
+        for older in self._journal.values():
+            # The newest is the one that a host may have missed; the displays of all would fill the memory.
+            older["record"]["displays"] = []
         self._journal[cell.id] = message
         while len(self._journal) > JOURNAL:
             del self._journal[next(iter(self._journal))]
@@ -439,7 +450,10 @@ class Supervisor:
         """Look for processes that the cell left behind; the count of tasks tells cheaply that there are none."""
         count, known = self._stock or (-1, set())
         self._stock = None
-        if self._next_copy is None and count == self._tasks.read() and len(known) <= 3:
+        threads = self._worker.threads if self._worker is not None else -1
+        # A process that begins and a thread that ends leave the count as it was.
+        same = count == self._tasks.read() and threads == self._stock_threads
+        if self._next_copy is None and same and len(known) <= 3:
             self._stock = (count, known)
             return []
         self._settle_copy()
@@ -452,7 +466,7 @@ class Supervisor:
                 with contextlib.suppress(OSError):
                     self._worker.channel.send({"op": "reap"})
             return [f"{count} processes that the cell left running were ended"]
-        left = {pid for pid in left if not is_zombie(pid)}
+        left = {pid for pid in left - self._dying if not is_zombie(pid)}
         new = left - cell.before
         if new:
             return [f"{len(new)} processes that the cell started are still running"]
@@ -463,16 +477,29 @@ class Supervisor:
         own = {who.pid for who in (self._worker, self._copy) if who is not None}
         for pid in pids() - own - {os.getpid()}:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    self._dying.discard(pid)
 
     def _retire_pipes(self) -> None:
         """Go on emptying an ended cell's pipes, so that what still writes there neither blocks nor mixes in."""
         for fd in self._pipes:
-            self._old_pipes[fd] = 0
+            self._old_pipes[fd] = None
             self._selector.modify(fd, selectors.EVENT_READ, "old")
         self._pipes = {}
         while len(self._old_pipes) > 32:
             self._forget(next(iter(self._old_pipes)))
+
+    def _read_output(self, fd: int) -> None:
+        if self._cell is not None:
+            open_still = self._cell.read(fd, self._pipes[fd], self._host)
+        else:
+            open_still = os.read(fd, 1 << 16) != b""
+            self._tell_of_late_output()
+        if not open_still:
+            # Nobody holds the other end any more.
+            del self._pipes[fd]
+            self._selector.unregister(fd)
+            os.close(fd)
 
     def _read_old(self, fd: int) -> None:
         try:
@@ -482,9 +509,11 @@ class Supervisor:
         if not data:
             self._forget(fd)
             return
-        self._old_pipes[fd] += len(data)
-        if self._old_pipes[fd] == len(data):
-            self._news.append("output that processes of an earlier cell wrote later is not shown")
+        self._tell_of_late_output()
+
+    def _tell_of_late_output(self) -> None:
+        if _LATE_OUTPUT not in self._news:
+            self._news.append(_LATE_OUTPUT)
 
     def _forget(self, fd: int) -> None:
         del self._old_pipes[fd]

@@ -29,6 +29,14 @@ def encode_line(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
+def encode_clean_line(message: Message) -> bytes:
+    """Write a message as one line; half a surrogate pair, which no text on the host may hold, becomes `?`."""
+    line = encode_line(message)
+    if b"\\ud" in line:
+        return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return line
+
+
 def decode_line(line: bytes) -> Message | None:
     """Read a line; None for one that holds no message (half-written, forged, nested without end)."""
     try:

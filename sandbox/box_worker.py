@@ -41,8 +41,8 @@ from .box_wire import EXIT_NO_CHANNEL, Channel, Message
 _REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
 _SIGNALS = {int(number) for number in signal.valid_signals()}
 _BETWEEN = _SIGNALS - {int(signal.SIGINT)}
-"""Signals that wait until the next cell: a handler of user code would run, and raise, in code of ours. An interrupt that
-comes too late is ignored instead."""
+"""Signals that wait until the next cell: a handler of user code would run, and raise, in code of ours. An interrupt
+that comes too late is ignored instead."""
 _TIMERS = {
     signal.ITIMER_REAL: int(signal.SIGALRM),
     signal.ITIMER_VIRTUAL: int(signal.SIGVTALRM),
@@ -85,6 +85,7 @@ class Worker:
         self._in_cell = False
         self._main = _main_module()
         builtins.input = refuse_input
+        self._streams.teach_print()
         builtins.display = self._shows.display  # type: ignore[attr-defined]
         builtins.final_answer = self._answer.final_answer  # type: ignore[attr-defined]
         _after_import("asyncio", self._loop.teach)

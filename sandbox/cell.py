@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
@@ -16,6 +17,8 @@ from .box_wire import Message
 
 MAX_WAITING = 1000
 """Events kept for a reader that is slow; the oldest are dropped after that, and how many bytes they had is said."""
+MAX_WAITING_BYTES = 4 << 20
+"""Size of these events; one that is larger is kept as long as it is the only one."""
 
 
 def event_of(message: Message) -> Event | None:
@@ -33,20 +36,32 @@ def event_of(message: Message) -> Event | None:
     return None
 
 
+def _size(event: Event) -> int:
+    """Bytes of an event."""
+    return len(event.text.encode()) + (len(event.display.data) if event.display is not None else 0)
+
+
 class RunningCell:
     """One cell.
 
     Args:
         id: of the cell.
         interrupt: ends it.
+        patience: seconds after which the box must have said something of its end.
+        on_silence: called where it has not; the end is then known.
     """
 
-    def __init__(self, id: str, interrupt: Callable[[], None]) -> None:
+    def __init__(
+        self, id: str, interrupt: Callable[[], None], patience: float, on_silence: Callable[[], None]
+    ) -> None:
         self.id = id
         self._interrupt = interrupt
+        self._overdue = time.monotonic() + patience
+        self._on_silence = on_silence
         self._future: Future[Execution] = Future()
         self._lock = threading.Lock()
         self._waiting: deque[Event] = deque()
+        self._size = 0
         self._dropped = 0
         self._wake: Callable[[], None] | None = None
 
@@ -60,11 +75,23 @@ class RunningCell:
         Raises:
             TimeoutError: `timeout` seconds passed; the cell runs on.
         """
-        return self._future.result(timeout)
+        left = self._overdue - time.monotonic()
+        if timeout is not None and timeout < left:
+            return self._future.result(timeout)
+        try:
+            return self._future.result(max(0.0, left))
+        except TimeoutError:
+            self._on_silence()
+            return self._future.result(timeout)
 
     async def await_end(self) -> Execution:
         """Wait for the record without blocking the event loop."""
-        return await asyncio.shield(asyncio.wrap_future(self._future))
+        end = asyncio.wrap_future(self._future)
+        try:
+            return await asyncio.wait_for(asyncio.shield(end), max(0.0, self._overdue - time.monotonic()))
+        except TimeoutError:
+            self._on_silence()
+            return await asyncio.shield(end)
 
     def cancel(self) -> None:
         """Interrupt the cell, and kill it if it does not obey."""
@@ -80,7 +107,11 @@ class RunningCell:
             if self._future.done():
                 yield from self._take()
                 return
-            bell.get()
+            try:
+                bell.get(timeout=max(0.0, self._overdue - time.monotonic()))
+            except queue.Empty:
+                self._on_silence()
+                self.wait()
 
     async def aevents(self) -> AsyncIterator[Event]:
         """`events` for async callers."""
@@ -95,7 +126,11 @@ class RunningCell:
                 for event in self._take():
                     yield event
                 return
-            await bell.wait()
+            try:
+                await asyncio.wait_for(bell.wait(), max(0.0, self._overdue - time.monotonic()))
+            except TimeoutError:
+                self._on_silence()
+                await self.await_end()
 
     # -- the session's side ---------------------------------------------------------------------------------------
 
@@ -103,8 +138,11 @@ class RunningCell:
         """Take an event from the box."""
         with self._lock:
             self._waiting.append(event)
-            while len(self._waiting) > MAX_WAITING:
-                self._dropped += len(self._waiting.popleft().text)
+            self._size += _size(event)
+            while len(self._waiting) > MAX_WAITING or (self._size > MAX_WAITING_BYTES and len(self._waiting) > 1):
+                oldest = self._waiting.popleft()
+                self._size -= _size(oldest)
+                self._dropped += int(oldest.text) if oldest.kind == "skipped" else _size(oldest)
             wake = self._wake
         if wake is not None:
             wake()
@@ -128,5 +166,5 @@ class RunningCell:
     def _take(self) -> list[Event]:
         with self._lock:
             events, self._waiting = list(self._waiting), deque()
-            dropped, self._dropped = self._dropped, 0
+            dropped, self._dropped, self._size = self._dropped, 0, 0
         return [Event(kind="skipped", text=str(dropped)), *events] if dropped else events

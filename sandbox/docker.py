@@ -119,7 +119,7 @@ def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, thread: str 
             labels = {f"{LABEL}.thread": thread} if thread else {}
             container = client.containers.create(image, name=name, **container_options(limits, labels))
             sock = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-            link = AttachedLink(getattr(sock, "_sock", sock))
+            link = AttachedLink(sock)
             container.start()
             link.send(supervisor_program(limits))
         return BoxSession(name, link, lambda: _remove(client, container), limits)

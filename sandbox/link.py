@@ -4,7 +4,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Link(Protocol):
@@ -36,10 +36,12 @@ class AttachedLink:
     """The stream of a container, as Docker attaches it: stdin as it is, stdout and stderr in frames.
 
     Args:
-        sock: the socket of the upgraded HTTP connection.
+        stream: what docker-py's `attach_socket` returns: a file on the socket of the upgraded HTTP connection.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        sock: socket.socket = getattr(stream, "_sock", stream)
         self._sock = sock
         self._complaint = b""
         # The client's time-out is for requests; a quiet cell may take hours.
@@ -71,11 +73,13 @@ class AttachedLink:
                     yield payload
 
     def close(self) -> None:
-        """Shut the socket down before closing it: docker-py's wrapper leaves it open otherwise, and removal hangs."""
+        """Shut the socket down before closing it and the file on it: with one of them open, removal hangs."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(OSError):
             self._sock.close()
+        with contextlib.suppress(OSError):
+            self._stream.close()
 
     @property
     def complaint(self) -> str:

@@ -32,6 +32,8 @@ PART = 192 << 10
 START_S = 60.0
 """Seconds a box may take until its interpreter answers."""
 MAX_FILES = 4096
+SILENCE_S = 30.0
+"""Seconds beyond a cell's time limit after which a box that says nothing is given up."""
 
 
 class BoxSession:
@@ -61,6 +63,7 @@ class BoxSession:
         self._ready: Future[str] = Future()
         self._closed = False
         self._gone = False
+        self._silent = False
         self._reader = threading.Thread(target=self._read, name=f"actloop {name}", daemon=True)
         self._reader.start()
         try:
@@ -135,7 +138,8 @@ class BoxSession:
             self._check_alive()
             if self._cell is not None:
                 raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
-            cell = RunningCell(cell_id or uuid.uuid4().hex, self.interrupt)
+            patience = self.limits.cell_timeout(timeout) + self.limits.grace_s + SILENCE_S
+            cell = RunningCell(cell_id or uuid.uuid4().hex, self.interrupt, patience, self._on_silence)
             self._cell = cell
         request = {
             "op": "run",
@@ -159,6 +163,11 @@ class BoxSession:
         if cell is not None:
             with contextlib.suppress(SandboxLost):
                 self._send({"op": "interrupt", "id": cell.id})
+
+    def _on_silence(self) -> None:
+        """Cut off a box that says nothing though it should have ended the cell: paused, or its engine hangs."""
+        self._silent = True
+        self._link.close()
 
     def _give_up(self, cell: RunningCell) -> None:
         """Interrupt a cell that nobody waits for any more, and wait until the session is free again."""
@@ -194,7 +203,7 @@ class BoxSession:
 
     def get(self, path: str) -> bytes:
         """Read a regular file of the workspace; see `actloop.protocols.Session`."""
-        content = b""
+        content = bytearray()
         total = 1
         while len(content) < total:
             reply = self._ask(next(self._numbers), {"op": "get", "path": path, "offset": len(content), "size": PART})
@@ -203,7 +212,7 @@ class BoxSession:
             content += part
             if not part:
                 break
-        return content[: self.limits.transfer]
+        return bytes(content[: self.limits.transfer])
 
     async def aget(self, path: str) -> bytes:
         """`get` for async callers."""
@@ -301,7 +310,7 @@ class BoxSession:
                 reply.set_exception(lost)
         cell = self._cell
         if cell is not None:
-            self._end_cell(cell, _lost(cell.id, self._names, self._closed))
+            self._end_cell(cell, _lost(cell.id, self._names, self._why_gone()))
 
     def _on_message(self, message: Message) -> None:
         kind = message.get("ev")
@@ -319,6 +328,13 @@ class BoxSession:
                 event = event_of(message)
                 if event is not None:
                     cell.push(event)
+
+    def _why_gone(self) -> str:
+        if self._closed:
+            return "the session was closed while the cell ran"
+        if self._silent:
+            return "the box said nothing long after the cell's time was over; what the cell did is not known"
+        return "the box was removed or killed, or its engine stopped; what the cell did until then is not known"
 
     def _end_cell(self, cell: RunningCell, execution: Execution | None) -> None:
         if execution is not None:
@@ -340,14 +356,7 @@ def _record(message: Message, cell_id: str) -> Execution:
         return Execution(cell_id=cell_id, outcome="crashed", exit_code=1, state="kept", notes=(note,))
 
 
-def _lost(cell_id: str, names: set[str], closed: bool) -> Execution:
-    why = (
-        "the session was closed while the cell ran"
-        if closed
-        else (
-            "the box was removed or killed, or its engine stopped; what the cell did until then is not known"
-        )
-    )
+def _lost(cell_id: str, names: set[str], why: str) -> Execution:
     return Execution(
         cell_id=cell_id, outcome="lost", exit_code=None, state="lost", lost_names=tuple(sorted(names)), notes=(why,)
     )

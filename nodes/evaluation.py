@@ -1,0 +1,351 @@
+"""Values of expressions, as far as they are known without running anything."""
+
+import ast
+import builtins
+from collections.abc import Iterable, Sequence
+from itertools import islice, product
+
+from . import folding
+from .bindings import Binding, Bindings
+from .pure import call_known
+from .values import MAX_TEXT, Getter, Items, Local, Number, Ref, Text, Value, canonical
+
+Values = tuple[Value, ...]
+
+_MAX_VALUES = 16
+_MAX_BINDINGS = 64
+_MAX_DEPTH = 60
+_MAX_ITEMS = 512
+_BUILTINS = frozenset(dir(builtins)) | {"get_ipython", "__builtins__"}
+_NAMESPACES = ("__dict__", "sys.modules", "builtins.globals()", "builtins.locals()", "builtins.vars()")
+
+
+class Evaluator:
+    """Values in one cell. Work is bounded: each expression is looked at once, to a limited depth."""
+
+    def __init__(self, bindings: Bindings) -> None:
+        self.bindings = bindings
+        self._known: dict[int, Values] = {}
+        self._names: dict[str, list[Value]] = {}
+        self._given: dict[str, Value] = {}
+        self._depth = 0
+        self._kept: list[ast.AST] = []
+
+    def of(self, node: ast.AST | None) -> Values:
+        """All known values of an expression; empty where nothing is known."""
+        if node is None or self._depth > _MAX_DEPTH:
+            return ()
+        if not self._given and id(node) in self._known:
+            return self._known[id(node)]
+        self._depth += 1
+        try:
+            values = tuple(islice(dict.fromkeys(self._of(node)), _MAX_VALUES))
+        finally:
+            self._depth -= 1
+        if not self._given:
+            self._known[id(node)] = values
+            self._kept.append(node)  # ids stay unique only while the nodes live
+        return values
+
+    def texts(self, node: ast.AST | None) -> list[Text]:
+        """Known texts of an expression, and those in a sequence that it may be."""
+        found: list[Text] = []
+        for value in self.of(node):
+            if isinstance(value, Text):
+                found.append(value)
+            elif isinstance(value, Items):
+                found += [
+                    item for inner in value.nodes[:_MAX_ITEMS] for item in self.of(inner) if isinstance(item, Text)
+                ]
+        return found
+
+    def refs(self, node: ast.AST | None) -> list[str]:
+        """Places in the world of modules that an expression may be."""
+        return [value.path for value in self.of(node) if isinstance(value, Ref)]
+
+    def sequence(self, node: ast.AST, depth: int = 0) -> list[Value | None] | None:
+        """The elements of an expression in order, None for an unknown one; None where it is no known sequence."""
+        if depth > 8:
+            return None
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp) and len(node.generators) == 1:
+            return self._comprehension(node, depth)
+        for value in self.of(node):
+            if isinstance(value, Items):
+                return [self._first(item) for item in value.nodes[:_MAX_ITEMS]]
+            if isinstance(value, Text) and value.whole and len(value.value) <= _MAX_ITEMS:
+                numbers = value.kind == "bytes"
+                return [Number(ord(char)) if numbers else Text(char) for char in value.value]
+        if isinstance(node, ast.Call) and node.args:
+            return self._mapped(node, depth)
+        return None
+
+    def _mapped(self, node: ast.Call, depth: int) -> list[Value | None] | None:
+        names = self.refs(node.func)
+        if "builtins.map" in names and len(node.args) == 2:
+            items = self.sequence(node.args[1], depth + 1)
+            function = self._first(node.args[0])
+            if items is None or not isinstance(function, Ref):
+                return None
+            return [None if item is None else _single(call_known(self, function.path, node, (item,))) for item in items]
+        if {"builtins.list", "builtins.tuple", "builtins.iter"} & set(names):
+            return self.sequence(node.args[0], depth + 1)
+        if "builtins.reversed" in names:
+            items = self.sequence(node.args[0], depth + 1)
+            return None if items is None else items[::-1]
+        return None
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp, depth: int
+    ) -> list[Value | None] | None:
+        generator = node.generators[0]
+        items = self.sequence(generator.iter, depth + 1)
+        if items is None or not isinstance(generator.target, ast.Name) or generator.ifs:
+            return None
+        before = dict(self._given)
+        result: list[Value | None] = []
+        for item in items:
+            if item is None:
+                result.append(None)
+                continue
+            self._given[generator.target.id] = item
+            result.append(self._first(node.elt))
+        self._given = before
+        return result
+
+    def _first(self, node: ast.AST) -> Value | None:
+        return _single(self.of(node))
+
+    def _of(self, node: ast.AST) -> Iterable[Value]:
+        match node:
+            case ast.Constant():
+                return _constant(node.value)
+            case ast.JoinedStr():
+                return self._concatenated([self._options(part) for part in node.values])
+            case ast.FormattedValue() | ast.NamedExpr() | ast.Await() | ast.Starred():
+                return self.of(node.value)
+            case ast.Name():
+                return self._name(node.id)
+            case ast.Attribute():
+                return [found for base in self.of(node.value) or (None,) for found in self.attribute(base, node.attr)]
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.BinOp():
+                return self._operation(node)
+            case ast.UnaryOp(op=ast.USub()):
+                return [Number(-value.value) for value in self.of(node.operand) if isinstance(value, Number)]
+            case ast.IfExp():
+                return (*self.of(node.body), *self.of(node.orelse))
+            case ast.BoolOp():
+                return [value for part in node.values for value in self.of(part)]
+            case ast.List() | ast.Tuple() | ast.Set():
+                return [Items(tuple(node.elts))]
+            case ast.Dict():
+                return [Items(tuple(node.values))]
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+                return [Items((node.elt,))]
+            case _:
+                return ()
+
+    def _name(self, name: str) -> Sequence[Value]:
+        if name in self._given:
+            return [self._given[name]]
+        if name in self._names:
+            return self._names[name]
+        found: list[Value] = []
+        self._names[name] = found  # a binding that refers to itself sees what is known so far
+        found += [Ref(canonical(ref.path)) for ref in self.bindings.imports.get(name, ())]
+        found += [Local(name)] if name in self.bindings.functions else []
+        found += [Ref(canonical(f"{module}.{name}")) for module in self.bindings.stars]
+        if name in _BUILTINS and not any(isinstance(value, Local) for value in found):
+            found.append(Ref("builtins" if name == "__builtins__" else f"builtins.{name}"))
+        for binding in self.bindings.names.get(name, ())[:_MAX_BINDINGS]:
+            values = self._bound(binding)
+            found += [value for value in values if value not in found]
+            if len(found) > _MAX_VALUES:
+                break
+        return found
+
+    def _bound(self, binding: Binding) -> Sequence[Value]:
+        values = self.of(binding.node)
+        if binding.how == "is":
+            return values
+        elements: list[Value] = []
+        for value in values:
+            elements += self.elements(value)
+        return elements
+
+    def elements(self, value: Value) -> list[Value]:
+        """What iterating over a value gives."""
+        match value:
+            case Items():
+                return [item for node in value.nodes[:_MAX_VALUES] for item in self.of(node)]
+            case Ref():
+                return [Ref(value.path + "[]")] if len(value.path) < 200 else []
+            case Text(kind="path"):
+                return [value]
+            case _:
+                return []
+
+    def attribute(self, base: Value | None, name: str) -> Sequence[Value]:
+        """What `.name` of a value is."""
+        match base:
+            case Ref():
+                path = canonical(base.attribute(name).path)
+                constant = {"os.sep": "/", "os.curdir": ".", "os.pardir": "..", "os.path.sep": "/"}.get(path)
+                return [Ref(path) if constant is None else Text(constant)]
+            case Text(kind="path") if name == "parent":
+                return [Text(base.value.rpartition("/")[0] or "/", "path")]
+            case _:
+                return [value for node in self.bindings.attributes.get(name, ())[:8] for value in self.of(node)]
+
+    def _subscript(self, node: ast.Subscript) -> Iterable[Value]:
+        found: list[Value] = []
+        for base in self.of(node.value):
+            if isinstance(base, Ref):
+                found += self.member(base, node.slice)
+            elif isinstance(base, Items):
+                index = self._first(node.slice)
+                known = isinstance(index, Number) and -len(base.nodes) <= index.value < len(base.nodes)
+                chosen = [base.nodes[index.value]] if known and isinstance(index, Number) else base.nodes[:_MAX_VALUES]
+                found += [value for item in chosen for value in self.of(item)]
+            elif isinstance(base, Text) and base.whole:
+                found += self._cut(base, node.slice)
+        return found
+
+    def member(self, base: Ref, key: ast.expr) -> list[Value]:
+        """An entry of a namespace, by a known key."""
+        if base.path.endswith(_NAMESPACES):
+            owner = base.path.removesuffix(".__dict__") if base.path.endswith("__dict__") else ""
+            texts = [value.value for value in self.of(key) if isinstance(value, Text) and value.whole]
+            return [Ref(canonical(f"{owner}.{text}" if owner else text)) for text in texts]
+        if base.path == "os.environ":
+            return [Text("~") for value in self.of(key) if isinstance(value, Text) and value.value == "HOME"]
+        return [Ref(base.path + "[]")] if len(base.path) < 200 else []
+
+    def _cut(self, text: Text, key: ast.expr) -> list[Value]:
+        if isinstance(key, ast.Slice):
+            bounds = []
+            for part in (key.lower, key.upper, key.step):
+                value = self._first(part) if part is not None else None
+                if part is not None and not isinstance(value, Number):
+                    return []
+                bounds.append(value.value if isinstance(value, Number) else None)
+            return [] if bounds[2] == 0 else [Text(text.value[slice(*bounds)], text.kind, text.decoded)]
+        index = self._first(key)
+        if isinstance(index, Number) and -len(text.value) <= index.value < len(text.value):
+            return [Text(text.value[index.value])]
+        return []
+
+    def _operation(self, node: ast.BinOp) -> Iterable[Value]:
+        if isinstance(node.op, ast.Add):
+            operands: list[ast.expr] = []
+            pending: list[ast.expr] = [node]
+            while pending:
+                part = pending.pop()
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add):
+                    pending += [part.right, part.left]
+                else:
+                    operands.append(part)
+            joined = self._concatenated([self._options(part) for part in operands[:_MAX_ITEMS]])
+            lists = [
+                item
+                for part in operands[:_MAX_ITEMS]
+                for value in self.of(part)
+                if isinstance(value, Items)
+                for item in value.nodes
+            ]
+            return [*joined, *([Items(tuple(lists))] if lists else [])]
+        left, right = self._options(node.left), self._options(node.right)
+        if isinstance(node.op, ast.Div):
+            return [joined for a, b in product(left, right) if a is not None and (joined := folding.join_paths([a, b]))]
+        if isinstance(node.op, ast.Mod):
+            values = self.sequence(node.right) if isinstance(node.right, ast.Tuple) else [self._first(node.right)]
+            arguments = [as_text(value) for value in values or []]
+            return [filled for text in left if text and (filled := folding.percent(text, arguments))]
+        if isinstance(node.op, ast.Mult):
+            times = self._first(node.right)
+            if isinstance(times, Number) and 0 < times.value < 1000:
+                return [
+                    Text(text.value * times.value, text.kind)
+                    for text in left
+                    if text and len(text.value) * times.value < MAX_TEXT
+                ]
+        return ()
+
+    def _options(self, node: ast.AST) -> list[Text | None]:
+        """Texts that a part of a text may be; one None where it is not known."""
+        options: list[Text | None] = [text for value in self.of(node) if (text := as_text(value)) is not None]
+        return options[:4] or [None]
+
+    def _concatenated(self, options: Sequence[Sequence[Text | None]]) -> list[Value]:
+        choices = islice(product(*options), 8)
+        return [text for parts in choices if (text := folding.concatenate(parts)) is not None]
+
+    def _call(self, node: ast.Call) -> Iterable[Value]:
+        found: list[Value] = []
+        if isinstance(node.func, ast.Lambda):
+            return self.of(node.func.body)
+        if isinstance(node.func, ast.Attribute):
+            arguments = [as_text(self._first(argument)) for argument in node.args]
+            for base in self.of(node.func.value):
+                if isinstance(base, Text):
+                    found += self._text_method(base, node.func.attr, node, arguments)
+        for function in self.of(node.func):
+            match function:
+                case Ref():
+                    known = call_known(self, function.path, node, None)
+                    found += [function.result] if known is None else known
+                case Local():
+                    found += [
+                        value for item in self.bindings.returns.get(function.name, ())[:8] for value in self.of(item)
+                    ]
+                case Getter():
+                    for base in self.of(node.args[0]) if node.args else ():
+                        found += self.attribute(base, function.name)
+        return found
+
+    def _text_method(self, base: Text, name: str, node: ast.Call, arguments: Sequence[Text | None]) -> list[Value]:
+        if name == "join" and node.args:
+            items = self.sequence(node.args[0])
+            if items is None:
+                return []
+            parts: list[Text | None] = []
+            for item in items:
+                parts += [base, as_text(item)] if parts else [as_text(item)]
+            text = folding.concatenate(parts)
+        elif name == "format":
+            text = folding.braces(base, arguments)
+        elif base.kind == "path" and name in {"joinpath", "resolve", "absolute", "expanduser"}:
+            text = folding.join_paths([base, *(argument for argument in arguments if argument is not None)])
+        elif base.kind == "path" and name in {"glob", "rglob", "iterdir"}:
+            text = base
+        else:
+            text = folding.method(base, name, arguments)
+        return [] if text is None else [text]
+
+
+def _single(values: Sequence[Value] | None) -> Value | None:
+    return values[0] if values else None
+
+
+def as_text(value: Value | None) -> Text | None:
+    """A value as `str()` would show it in a text, where that is known."""
+    match value:
+        case Text():
+            return value
+        case Number():
+            return Text(str(value.value)) if abs(value.value) < 10**30 else None
+        case _:
+            return None
+
+
+def _constant(value: object) -> list[Value]:
+    if isinstance(value, str):
+        return [Text(value)] if len(value) <= MAX_TEXT else []
+    if isinstance(value, bytes):
+        return [Text(value.decode("latin-1"), "bytes")] if len(value) <= MAX_TEXT else []
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [Number(value)]
+    return []

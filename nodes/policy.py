@@ -1,0 +1,105 @@
+"""The safety check: what the syntax tree of a cell says about what the cell will do.
+
+This is advice: it decides when a person is asked and what a model is told, and it makes traces readable. It is not
+the boundary. Code that wants to get around a reading of its text can; what holds it is the box (no network, no
+privileges, limits of the kernel). So the check aims at few false alarms first.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
+
+from actloop.state import Finding, Verdict
+
+from .bindings import Bindings
+from .evaluation import Evaluator
+from .rules import RULES, nested_code
+from .source import Fault, parse
+
+Policy: TypeAlias = Literal["open", "standard", "strict"]
+Level: TypeAlias = Literal["allow", "ask", "deny"]
+
+LEVELS: Mapping[str, tuple[Level, Level]] = {
+    "process": ("ask", "deny"),
+    "network": ("ask", "deny"),
+    "metadata_address": ("deny", "deny"),
+    "native_code": ("ask", "deny"),
+    "dynamic_code": ("ask", "deny"),
+    "obfuscation": ("deny", "deny"),
+    "introspection": ("ask", "deny"),
+    "unsafe_load": ("ask", "deny"),
+    "permissions": ("ask", "deny"),
+    "environment": ("ask", "deny"),
+    "environment_variable": ("allow", "ask"),
+    "secret_path": ("deny", "deny"),
+    "system_path": ("ask", "deny"),
+    "outside_read": ("allow", "ask"),
+    "outside_write": ("ask", "deny"),
+    "delete": ("ask", "deny"),
+    "delete_inside": ("allow", "ask"),
+}
+"""Level of each rule under `standard` and under `strict`. `open` allows everything that parses."""
+
+_ORDER: Mapping[Level, int] = {"allow": 0, "ask": 1, "deny": 2}
+_MAX_FINDINGS = 50
+_MAX_NESTING = 3
+
+
+def check(code: str, policy: Policy = "standard") -> Verdict:
+    """Judge a cell before it runs.
+
+    Args:
+        code: source of the cell.
+        policy: `open` allows everything that parses; `standard` asks about what leaves the workspace or cannot be
+            read, and denies what only an attack needs; `strict` denies what standard asks about, and asks about
+            more.
+
+    Returns:
+        The verdict with findings in the order of their lines, at any depth of the code. Code that does not parse is
+        denied under every policy, with the line and a hint. Nothing is raised, whatever the text is.
+    """
+    tree = parse(code)
+    if isinstance(tree, Fault):
+        return Verdict(decision="deny", findings=(Finding(rule="syntax", line=tree.line, message=tree.message),))
+    if policy == "open":
+        return Verdict()
+    try:
+        found = list(_findings(tree, policy, 0))
+    except RecursionError:
+        message = "The code nests expressions too deeply to be checked; break it into several statements."
+        return Verdict(decision="deny", findings=(Finding(rule="syntax", line=1, message=message),))
+    unique = sorted(dict.fromkeys(found), key=lambda item: (item.line, item.rule, item.message))
+    decision = max((level_of(item.rule, policy) for item in unique), key=_ORDER.__getitem__, default="allow")
+    worst_first = sorted(unique, key=lambda item: -_ORDER[level_of(item.rule, policy)])[:_MAX_FINDINGS]
+    return Verdict(decision=decision, findings=tuple(item for item in unique if item in worst_first))
+
+
+def level_of(rule: str, policy: Policy) -> Level:
+    """What a policy does about a rule."""
+    if policy == "open":
+        return "allow"
+    return LEVELS[rule][0 if policy == "standard" else 1]
+
+
+def _findings(tree: ast.AST, policy: Policy, depth: int) -> Iterator[Finding]:
+    evaluator = Evaluator(Bindings(tree))
+    for node in evaluator.bindings.nodes:
+        line = getattr(node, "lineno", None)
+        if line is None:
+            continue
+        for rule in RULES:
+            for name, message in rule(evaluator, node):
+                if level_of(name, policy) != "allow":
+                    yield Finding(rule=name, line=line, message=message)
+        if depth < _MAX_NESTING:
+            yield from _nested(evaluator, node, line, policy, depth)
+
+
+def _nested(evaluator: Evaluator, node: ast.AST, line: int, policy: Policy, depth: int) -> Iterator[Finding]:
+    """Findings in texts that the code runs as code; a text that does not parse fails by itself."""
+    for function, text in nested_code(evaluator, node):
+        inner = parse(text)
+        if isinstance(inner, Fault):
+            continue
+        for finding in _findings(inner, policy, depth + 1):
+            yield Finding(rule=finding.rule, line=line, message=f"In the text given to {function}: {finding.message}")
