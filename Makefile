@@ -2,7 +2,7 @@
 SHELL := bash
 BIN := .venv/bin
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench setup engine image clean
+.PHONY: demo test bench soak setup engine image clean
 
 demo: image ## run the agent on a small task, without a key
 	@$(BIN)/actloop demo
@@ -19,6 +19,9 @@ test: setup ## format, lint, types, direction of imports, tests
 
 bench: image ## measure against the floor and the peers
 	@$(BIN)/python -m bench
+
+soak: image ## 200 sessions, 8 at a time; nothing may fail or be left behind
+	@$(BIN)/python -m bench.soak
 
 setup: .venv/installed ## make .venv
 	@:

@@ -7,7 +7,7 @@ them gets plain values.
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -46,26 +46,43 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    memory: Size = Field(512 << 20, ge=64 << 20)
+    memory: Size = Field(default=512 << 20, ge=64 << 20)
     """Memory of the box's processes, in bytes or as '512m'. Files in memory do not count against it: see `disk`."""
-    cpus: float = Field(1.0, gt=0, le=256)
+    cpus: float = Field(default=1.0, gt=0, le=256)
     """Processors, 0.5 is half of one."""
-    pids: int = Field(128, ge=16, le=32768)
+    pids: int = Field(default=128, ge=16, le=32768)
     """Processes and threads at one time."""
-    disk: Size = Field(256 << 20, ge=1 << 20)
+    disk: Size = Field(default=256 << 20, ge=1 << 20)
     """Size of the workspace, which lies in memory: the box costs its host at most `memory` + `disk` + 96 MiB."""
-    files: int = Field(16384, ge=256)
+    files: int = Field(default=16384, ge=256)
     """Files and folders in the workspace."""
-    wall_s: float = Field(30.0, gt=0, le=86400)
+    wall_s: float = Field(default=30.0, gt=0, le=86400)
     """Seconds that one cell may run; a caller's own `timeout` is cut to this."""
-    grace_s: float = Field(0.25, ge=0, le=10)
+    grace_s: float = Field(default=0.25, ge=0, le=10)
     """Seconds between the interrupt at the time limit and the kill."""
-    output: Size = Field(32 << 10, ge=256)
+    output: Size = Field(default=32 << 10, ge=256)
     """Bytes kept of each output stream of a cell: half from its head, half from its tail."""
-    open_files: int = Field(1024, ge=64)
+    open_files: int = Field(default=1024, ge=64)
     """File descriptors of one process."""
-    transfer: Size = Field(64 << 20, ge=1 << 10)
+    transfer: Size = Field(default=64 << 20, ge=1 << 10)
     """Size of one file that goes in or comes out."""
+
+    if TYPE_CHECKING:
+        # What may be given is wider than what is read: type checkers know only the latter.
+        def __init__(
+            self,
+            *,
+            memory: int | str = ...,
+            cpus: float = ...,
+            pids: int = ...,
+            disk: int | str = ...,
+            files: int = ...,
+            wall_s: float = ...,
+            grace_s: float = ...,
+            output: int | str = ...,
+            open_files: int = ...,
+            transfer: int | str = ...,
+        ) -> None: ...
 
     def cell_timeout(self, asked: object = None) -> float:
         """Seconds a cell gets: what was asked for where that makes sense, and never more than `wall_s`.

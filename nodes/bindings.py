@@ -60,16 +60,16 @@ class Bindings:
         match node:
             case ast.Import():
                 for alias in node.names:
-                    target = alias.asname or alias.name.partition(".")[0]
-                    self.imports[target].append(Ref(alias.name if alias.asname else target))
+                    name = alias.asname or alias.name.partition(".")[0]
+                    self.imports[name].append(Ref(alias.name if alias.asname else name))
             case ast.ImportFrom():
                 self._import_from(node)
             case ast.Assign():
                 for target in node.targets:
                     self._assign(target, node.value)
-            case ast.AnnAssign(value=ast.expr()) | ast.NamedExpr():
-                assert node.value is not None
-                self._assign(node.target, node.value)
+            case ast.AnnAssign() | ast.NamedExpr():
+                if node.value is not None:
+                    self._assign(node.target, node.value)
             case ast.AugAssign():
                 total = ast.BinOp(left=_load(node.target), op=node.op, right=node.value)
                 self._assign(node.target, ast.copy_location(total, node))
@@ -85,6 +85,10 @@ class Bindings:
                 for item in node.body:
                     if isinstance(item, ast.FunctionDef) and item.name == "__init__":
                         self.functions[node.name].append(item)
+                    elif isinstance(item, ast.Assign):
+                        for left in item.targets:
+                            if isinstance(left, ast.Name):
+                                self.attributes[left.id].append(item.value)
             case ast.Return(value=ast.expr()) | ast.Yield(value=ast.expr()):
                 assert node.value is not None
                 self.returns[function].append(node.value)
@@ -104,6 +108,9 @@ class Bindings:
         match target:
             case ast.Name():
                 self.names[target.id].append(Binding(how, value))
+                if isinstance(value, ast.Lambda):
+                    self.functions[target.id].append(value)
+                    self.returns[target.id].append(value.body)
             case ast.Tuple() | ast.List():
                 if how == "is" and isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
                     for left, right in zip(target.elts, value.elts, strict=True):

@@ -34,7 +34,8 @@ _CELL_NAMES = frozenset(
         "execute_cell",
     }
 )
-_TOOLS: Mapping[str, Tool] = dict.fromkeys(_CELL_NAMES, "cell") | {
+_TOOLS: Mapping[str, Tool] = {
+    **dict.fromkeys(_CELL_NAMES, "cell"),
     "final_answer": "answer",
     "submit_answer": "answer",
     "ask_user": "question",
@@ -150,7 +151,7 @@ def _text(tool: Tool, values: Mapping[Any, Any]) -> str | None:
 
 
 def _unwrapped(text: str, tool: Tool) -> str:
-    """Take the code out of a second layer of JSON: `{"code": "{\\"code\\": …}"}`."""
+    """Take the code out of a second layer of JSON, an object in the text of `code`."""
     if tool == "cell" and text.lstrip().startswith("{"):
         inner = decode(text)
         if isinstance(inner, Mapping) and isinstance(inner.get("code"), str):

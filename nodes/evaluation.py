@@ -8,15 +8,22 @@ from itertools import islice, product
 from . import folding
 from .bindings import Binding, Bindings
 from .pure import call_known
-from .values import MAX_TEXT, Getter, Items, Local, Number, Ref, Text, Value, canonical
+from .values import MAX_TEXT, SHADOWS, Getter, Items, Local, Number, Ref, Text, Value, canonical
 
 Values = tuple[Value, ...]
 
 _MAX_VALUES = 16
 _MAX_BINDINGS = 64
 _MAX_DEPTH = 60
-_MAX_ITEMS = 512
+_MAX_ITEMS = 1024
 _BUILTINS = frozenset(dir(builtins)) | {"get_ipython", "__builtins__"}
+EARLIER_CELLS = {
+    **{name: name for name in sorted(SHADOWS)},
+    **{name: name for name in ("asyncio", "base64", "codecs", "glob", "httpx", "io", "pathlib", "psutil", "requests")},
+    **{"urllib": "urllib", "yaml": "yaml", "Path": "pathlib.Path", "np": "numpy", "pd": "pandas"},
+}
+"""What a name most likely is that the cell does not bind: an import of an earlier cell."""
+
 _NAMESPACES = ("__dict__", "sys.modules", "builtins.globals()", "builtins.locals()", "builtins.vars()")
 
 
@@ -140,9 +147,9 @@ class Evaluator:
             case ast.BoolOp():
                 return [value for part in node.values for value in self.of(part)]
             case ast.List() | ast.Tuple() | ast.Set():
-                return [Items(tuple(node.elts))]
+                return [Items(tuple(node.elts[:_MAX_ITEMS]))]
             case ast.Dict():
-                return [Items(tuple(node.values))]
+                return [Items(tuple(node.values[:_MAX_ITEMS]))]
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 return [Items((node.elt,))]
             case _:
@@ -160,7 +167,10 @@ class Evaluator:
         found += [Ref(canonical(f"{module}.{name}")) for module in self.bindings.stars]
         if name in _BUILTINS and not any(isinstance(value, Local) for value in found):
             found.append(Ref("builtins" if name == "__builtins__" else f"builtins.{name}"))
-        for binding in self.bindings.names.get(name, ())[:_MAX_BINDINGS]:
+        bound = self.bindings.names.get(name, ())
+        if not found and not bound and name in EARLIER_CELLS:
+            found.append(Ref(EARLIER_CELLS[name]))
+        for binding in bound[:_MAX_BINDINGS]:
             values = self._bound(binding)
             found += [value for value in values if value not in found]
             if len(found) > _MAX_VALUES:
@@ -259,7 +269,7 @@ class Evaluator:
             return [*joined, *([Items(tuple(lists))] if lists else [])]
         left, right = self._options(node.left), self._options(node.right)
         if isinstance(node.op, ast.Div):
-            return [joined for a, b in product(left, right) if a is not None and (joined := folding.join_paths([a, b]))]
+            return [path for a, b in product(left, right) if a is not None and (path := folding.join_paths([a, b]))]
         if isinstance(node.op, ast.Mod):
             values = self.sequence(node.right) if isinstance(node.right, ast.Tuple) else [self._first(node.right)]
             arguments = [as_text(value) for value in values or []]
@@ -307,6 +317,7 @@ class Evaluator:
         return found
 
     def _text_method(self, base: Text, name: str, node: ast.Call, arguments: Sequence[Text | None]) -> list[Value]:
+        text: Text | None
         if name == "join" and node.args:
             items = self.sequence(node.args[0])
             if items is None:
@@ -323,7 +334,7 @@ class Evaluator:
             text = base
         else:
             text = folding.method(base, name, arguments)
-        return [] if text is None else [text]
+        return [text] if text is not None else []
 
 
 def _single(values: Sequence[Value] | None) -> Value | None:

@@ -40,6 +40,19 @@ LEVELS: Mapping[str, tuple[Level, Level]] = {
 }
 """Level of each rule under `standard` and under `strict`. `open` allows everything that parses."""
 
+_JUDGED = (
+    ast.Import,
+    ast.ImportFrom,
+    ast.Name,
+    ast.Attribute,
+    ast.Call,
+    ast.Subscript,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+)
+"""Nodes that a rule may say something about."""
+
 _ORDER: Mapping[Level, int] = {"allow": 0, "ask": 1, "deny": 2}
 _MAX_FINDINGS = 50
 _MAX_NESTING = 3
@@ -69,7 +82,8 @@ def check(code: str, policy: Policy = "standard") -> Verdict:
         message = "The code nests expressions too deeply to be checked; break it into several statements."
         return Verdict(decision="deny", findings=(Finding(rule="syntax", line=1, message=message),))
     unique = sorted(dict.fromkeys(found), key=lambda item: (item.line, item.rule, item.message))
-    decision = max((level_of(item.rule, policy) for item in unique), key=_ORDER.__getitem__, default="allow")
+    levels: list[Level] = [level_of(item.rule, policy) for item in unique]
+    decision: Level = max(levels, key=_ORDER.__getitem__, default="allow")
     worst_first = sorted(unique, key=lambda item: -_ORDER[level_of(item.rule, policy)])[:_MAX_FINDINGS]
     return Verdict(decision=decision, findings=tuple(item for item in unique if item in worst_first))
 
@@ -84,9 +98,9 @@ def level_of(rule: str, policy: Policy) -> Level:
 def _findings(tree: ast.AST, policy: Policy, depth: int) -> Iterator[Finding]:
     evaluator = Evaluator(Bindings(tree))
     for node in evaluator.bindings.nodes:
-        line = getattr(node, "lineno", None)
-        if line is None:
+        if not isinstance(node, _JUDGED):
             continue
+        line = node.lineno
         for rule in RULES:
             for name, message in rule(evaluator, node):
                 if level_of(name, policy) != "allow":

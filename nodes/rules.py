@@ -8,10 +8,11 @@ from typing import TypeAlias
 
 from .accesses import Kind, accesses
 from .evaluation import Evaluator
+from .folding import DECODERS
 from .pickles import unsafe_globals
 from .places import Place, is_root_of_workspace, place_of
 from .references import CODE_RUNNERS, INTROSPECTION, LOADERS, matches
-from .values import Ref, Text
+from .values import Ref, Text, canonical
 
 Hit: TypeAlias = tuple[str, str]
 """Id of a rule, and what is wrong in words."""
@@ -36,16 +37,9 @@ def imports(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
         names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     for name in names:
-        for path in evaluator_paths(name):
-            for reference in matches(path):
-                yield reference.rule, f"{path} {reference.says}."
-
-
-def evaluator_paths(name: str) -> list[str]:
-    """Canonical name of an imported module."""
-    from .values import canonical
-
-    return [canonical(name)]
+        path = canonical(name)
+        for reference in matches(path):
+            yield reference.rule, f"{path} {reference.says}."
 
 
 def references(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
@@ -72,9 +66,9 @@ def introspection(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
                 yield "dynamic_code", f"An attribute of {path} is chosen at run time."
     elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         bases = evaluator.refs(node.value)
-        if "sys.modules" in bases or "builtins.__dict__" in bases:
-            if not any(text.whole for text in evaluator.texts(node.slice)):
-                yield "dynamic_code", f"An entry of {bases[0]} is chosen at run time."
+        known = any(text.whole for text in evaluator.texts(node.slice))
+        if not known and {"sys.modules", "builtins.__dict__"} & set(bases):
+            yield "dynamic_code", f"An entry of {bases[0]} is chosen at run time."
         names = [text.value for text in evaluator.texts(node.slice)] if not bases else []
     for name in names:
         if name in INTROSPECTION:
@@ -115,34 +109,35 @@ def _variable(evaluator: Evaluator, key: ast.expr | None) -> Iterator[Hit]:
 
 def code_in_text(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
     """`eval`, `exec`, `compile` and imports whose argument cannot be read, or was hidden by an encoding."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        for decorator in node.decorator_list:
+            if _UNSAFE_FUNCTIONS & set(evaluator.refs(decorator)):
+                yield "dynamic_code", "A decorator runs what it decorates as code."
     if not isinstance(node, ast.Call):
         return
     names = set(evaluator.refs(node.func))
     first = node.args[0] if node.args else None
     running = names & (_UNSAFE_FUNCTIONS | {"importlib.import_module"})
     for name in running:
-        texts = [text for text in evaluator.texts(first)]
+        texts = evaluator.texts(first)
         short = name.removeprefix("builtins.")
         if any(text.decoded for text in texts) or _decoder_inside(evaluator, first):
             yield "obfuscation", f"{short} runs code that is hidden by an encoding."
-        elif not texts or not all(text.whole for text in texts):
-            if not (first is not None and _is_compiled(evaluator, first)):
-                yield "dynamic_code", f"{short} gets code or a name that is made at run time."
+        elif not (texts and all(text.whole for text in texts)) and not _is_compiled(evaluator, first):
+            yield "dynamic_code", f"{short} gets code or a name that is made at run time."
     for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
         for path in _UNSAFE_FUNCTIONS & set(evaluator.refs(argument)) if isinstance(argument, ast.Name) else ():
             yield "dynamic_code", f"{path.removeprefix('builtins.')} is handed on to be called later."
 
 
-def _is_compiled(evaluator: Evaluator, node: ast.expr) -> bool:
+def _is_compiled(evaluator: Evaluator, node: ast.expr | None) -> bool:
     """Whether the argument is the result of a `compile` that was judged itself."""
     return "builtins.compile()" in evaluator.refs(node)
 
 
 def _decoder_inside(evaluator: Evaluator, node: ast.expr | None) -> bool:
-    from .folding import DECODERS
-
     paths = [path for inner in ast.walk(node) for path in evaluator.refs(inner)] if node is not None else []
-    return any(path.removesuffix("()") in DECODERS for path in paths)
+    return any(path.partition("()")[0] in DECODERS for path in paths)
 
 
 def loading(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:

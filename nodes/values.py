@@ -76,7 +76,7 @@ class Local:
 
 Value: TypeAlias = Text | Number | Ref | Items | Getter | Local
 
-_SHADOWS = frozenset(
+SHADOWS = frozenset(
     {
         "os",
         "sys",
@@ -92,6 +92,8 @@ _SHADOWS = frozenset(
         "marshal",
     }
 )
+"""Modules that hang on other modules as attributes."""
+
 _SAME = {
     "posix": "os",
     "nt": "os",
@@ -112,7 +114,8 @@ def canonical(path: str) -> str:
     parts = path.split(".")
     if not path.startswith(_SUBMODULES):
         for index in range(len(parts) - 1, 0, -1):
-            if parts[index].lstrip("_") in _SHADOWS:
+            # `socket.socket` is a class; `random._os` is a module.
+            if parts[index].lstrip("_") in SHADOWS and parts[index] != parts[index - 1]:
                 parts = [parts[index].lstrip("_"), *parts[index + 1 :]]
                 break
     parts[0] = _SAME.get(parts[0], parts[0])

@@ -318,7 +318,7 @@ class Cell:
                 notes.append("the interpreter ended itself with exit code 0 in the middle of the cell")
             elif code == EXIT_NO_CHANNEL:
                 outcome = "crashed"
-                notes.append("the interpreter lost its connection, for example by closing all descriptors")
+                notes.append("the cell broke what the interpreter itself needs, for example its descriptors")
             else:
                 notes.append(f"the interpreter ended, exit code {code}")
         record = self._record(outcome, code, state)

@@ -13,6 +13,8 @@ import types
 from typing import Any
 
 CELL_PREFIX = "<cell "
+MAX_REMEMBERED = 1 << 20
+"""Characters of a cell whose lines tracebacks can show."""
 MAX_TEXT = 16 << 10
 """Characters kept of a message or a traceback."""
 
@@ -46,8 +48,9 @@ class Compiler:
         Raises:
             SyntaxError, ValueError, MemoryError, RecursionError: it cannot be compiled.
         """
-        lines = [line + "\n" for line in _lines(source)]
-        linecache.cache[filename] = (len(source), None, lines, filename)
+        if len(source) <= MAX_REMEMBERED:
+            lines = [line + "\n" for line in _lines(source)]
+            linecache.cache[filename] = (len(source), None, lines, filename)
         tree = compile(source, filename, "exec", self._flags | ast.PyCF_ONLY_AST, dont_inherit=True)
         assert isinstance(tree, ast.Module)
         last: Any = None

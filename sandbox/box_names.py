@@ -12,7 +12,6 @@ from typing import Any
 MAX_NAMES = 200
 """Names described at most."""
 
-_MODULE = ModuleType
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 _SHAPED = ("numpy", "pandas", "polars", "torch", "scipy", "pyarrow", "geopandas", "xarray")
 
@@ -37,8 +36,11 @@ def describe(name: str, value: object) -> dict[str, str]:
             detail = " x ".join(str(size) for size in shape) if shape else "scalar"
     elif kind in _SIZED:
         detail = f"len {len(value)}"  # type: ignore[arg-type]
-    elif kind in (int, float, bool, complex):
-        detail = repr(value) if kind is not int or abs(value) < 10**30 else "a large number"  # type: ignore[operator]
+    elif isinstance(value, (bool, float, complex)) and kind in (bool, float, complex):
+        detail = repr(value)
+    elif isinstance(value, int) and kind is int:
+        # Python refuses to write out integers of thousands of digits.
+        detail = repr(value) if abs(value) < 10**30 else "a large number"
     text = (
         kind.__qualname__
         if module in ("builtins", "__main__")
@@ -67,7 +69,7 @@ def changes(before: dict[str, int], namespace: dict[str, Any], stored: set[str])
     after = user_names(namespace)
 
     def described(names: Iterable[str]) -> list[dict[str, str]]:
-        chosen = [name for name in names if not isinstance(namespace.get(name), _MODULE)]
+        chosen = [name for name in names if not issubclass(type(namespace.get(name)), ModuleType)]
         return [_described(name, namespace.get(name)) for name in sorted(chosen)[:MAX_NAMES]]
 
     return {

@@ -155,7 +155,7 @@ class NoInput(io.TextIOBase):
         """
         raise EOFError(NO_INPUT)
 
-    def __next__(self) -> str:
+    def __next__(self) -> str:  # type: ignore[override]
         raise EOFError(NO_INPUT)
 
 
@@ -171,7 +171,7 @@ class Streams:
     def _make(self) -> None:
         self._pipes = (OrderedPipe(1, 2, self.late), OrderedPipe(2, 1, self.late))
         self._texts = tuple(
-            io.TextIOWrapper(pipe, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)  # type: ignore[type-var]
+            io.TextIOWrapper(pipe, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
             for pipe in self._pipes
         )
 

@@ -109,8 +109,11 @@ class Supervisor:
         self._start_worker()
         while not self._host.gone:
             self._want_write()
+            watched = self._selector.get_map()
             for key, _ in self._selector.select(self._timeout()):
-                self._on_ready(key)
+                # What came before it in this round may have closed it.
+                if watched.get(key.fd) == key:
+                    self._on_ready(key)
             self._on_time()
         end_all_but({os.getpid()})
 
@@ -493,7 +496,10 @@ class Supervisor:
         if self._cell is not None:
             open_still = self._cell.read(fd, self._pipes[fd], self._host)
         else:
-            open_still = os.read(fd, 1 << 16) != b""
+            try:
+                open_still = os.read(fd, 1 << 16) != b""
+            except BlockingIOError:
+                return
             self._tell_of_late_output()
         if not open_still:
             # Nobody holds the other end any more.

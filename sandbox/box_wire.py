@@ -118,7 +118,7 @@ class Channel:
             pass
         except OSError:
             alive = False
-        messages = []
+        messages: list[Message] = []
         while True:
             message = self._take()
             if message is None:

@@ -106,7 +106,8 @@ class Worker:
                     self._copy(fds[0])
                 elif message.get("op") == "reap":
                     _reap_children()
-            except (OSError, EOFError, IndexError, ValueError):
+            except BaseException:
+                # The supervisor is gone, or the cell has broken what we stand on.
                 _exit(EXIT_NO_CHANNEL)
 
     def _on_interrupt(self, _number: int, _frame: object) -> None:
@@ -251,14 +252,16 @@ class Worker:
         inspect.getfile = getfile
 
     def _teach_pyplot(self, pyplot: Any) -> None:
+        shows = self._shows
+
         def show(*_args: object, **_kwargs: object) -> None:
-            self._shows.figures()
+            shows.figures()
+
+        def show_one(figure: object, *_args: object, **_kwargs: object) -> None:
+            shows.rich(figure)
 
         pyplot.show = show
-        figure = sys.modules.get("matplotlib.figure")
-        if figure is not None:
-            figure.Figure.show = lambda self_, warn=True: shows.rich(self_)  # type: ignore[attr-defined]
-        shows = self._shows
+        pyplot.Figure.show = show_one
 
 
 WORKER_OOM_SCORE = 500

@@ -51,9 +51,7 @@ class RunningCell:
         on_silence: called where it has not; the end is then known.
     """
 
-    def __init__(
-        self, id: str, interrupt: Callable[[], None], patience: float, on_silence: Callable[[], None]
-    ) -> None:
+    def __init__(self, id: str, interrupt: Callable[[], None], patience: float, on_silence: Callable[[], None]) -> None:
         self.id = id
         self._interrupt = interrupt
         self._overdue = time.monotonic() + patience
@@ -117,7 +115,11 @@ class RunningCell:
         """`events` for async callers."""
         bell = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self._listen(lambda: loop.call_soon_threadsafe(bell.set))
+
+        def ring() -> None:
+            loop.call_soon_threadsafe(bell.set)
+
+        self._listen(ring)
         while True:
             bell.clear()
             for event in self._take():
