@@ -15,6 +15,7 @@ from actloop.nodes.approve import approve
 from actloop.nodes.codegen import codegen
 from actloop.nodes.context import Context, Policy
 from actloop.nodes.execute import aexecute, execute
+from actloop.nodes.images import takes_images
 from actloop.nodes.model import connect
 from actloop.nodes.observe import observe
 from actloop.nodes.reason import areason, reason
@@ -125,8 +126,9 @@ def create_agent(
     sessions = ThreadSessions(
         lambda thread: open_session(sandbox, limits=limits, image=image, thread=thread), lambda: session_facts(image)
     )
+    chat_model = connect(model, base_url=base_url, settings=settings)
     context = Context(
-        model=connect(model, base_url=base_url, settings=settings),
+        model=chat_model,
         sessions=sessions,
         artifacts=ArtifactFolder(settings.data_dir / "artifacts"),
         limits=limits,
@@ -135,6 +137,7 @@ def create_agent(
         max_turns=max_turns,
         max_repairs=max_repairs,
         secrets=tuple(secrets),
+        images=takes_images(chat_model),
     )
     saver: Any = checkpointer
     if checkpointer is None:

@@ -63,6 +63,8 @@ class Context:
     max_turns: int = 10
     max_repairs: int = 3
     secrets: Sequence[str] = ()
+    images: bool = False
+    """The model sees images: figures are put into its prompt."""
 
 
 def session_key(state: State, config: RunnableConfig) -> tuple[str, bool]:

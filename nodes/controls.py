@@ -3,7 +3,8 @@
 import re
 
 _ESCAPES = re.compile(
-    r"(?:\x1b[P\]X^_]|[\x90\x9d\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|(?=\x1b)|\Z)"  # OSC, DCS, SOS, PM, APC
+    # OSC, DCS, SOS, PM, APC; one that is never ended takes no more than its line
+    r"(?:\x1b[P\]X^_]|[\x90\x9d\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c|(?=[\x1b\n])|\Z)"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|\Z)?"  # CSI, also one cut off at the end
     r"|\x1b[ -/]+[0-~]?"  # character sets and the like
     r"|\x1b[0-~]?"

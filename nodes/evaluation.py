@@ -3,24 +3,49 @@
 import ast
 import builtins
 from collections.abc import Iterable, Sequence
-from itertools import islice, product
+from itertools import islice
 
-from . import folding
 from .bindings import Binding, Bindings
+from .operations import concatenated, cut, operation, options, text_method
 from .pure import call_known
-from .values import MAX_TEXT, SHADOWS, Getter, Items, Local, Number, Ref, Text, Value, canonical
+from .values import (
+    MAX_ITEMS,
+    MAX_TEXT,
+    SHADOWS,
+    Getter,
+    Items,
+    Local,
+    Number,
+    Ref,
+    Text,
+    Value,
+    as_text,
+    canonical,
+)
 
 Values = tuple[Value, ...]
 
 _MAX_VALUES = 16
 _MAX_BINDINGS = 64
 _MAX_DEPTH = 60
-_MAX_ITEMS = 1024
 _BUILTINS = frozenset(dir(builtins)) | {"get_ipython", "__builtins__"}
-EARLIER_CELLS = {
-    **{name: name for name in sorted(SHADOWS)},
-    **{name: name for name in ("asyncio", "base64", "codecs", "glob", "httpx", "io", "pathlib", "psutil", "requests")},
-    **{"urllib": "urllib", "yaml": "yaml", "Path": "pathlib.Path", "np": "numpy", "pd": "pandas"},
+_PLAIN_IMPORTS = (
+    "asyncio",
+    "base64",
+    "codecs",
+    "glob",
+    "httpx",
+    "io",
+    "pathlib",
+    "psutil",
+    "requests",
+    "urllib",
+    "yaml",
+)
+EARLIER_CELLS = {name: name for name in (*sorted(SHADOWS), *_PLAIN_IMPORTS)} | {
+    "Path": "pathlib.Path",
+    "np": "numpy",
+    "pd": "pandas",
 }
 """What a name most likely is that the cell does not bind: an import of an earlier cell."""
 
@@ -62,7 +87,7 @@ class Evaluator:
                 found.append(value)
             elif isinstance(value, Items):
                 found += [
-                    item for inner in value.nodes[:_MAX_ITEMS] for item in self.of(inner) if isinstance(item, Text)
+                    item for inner in value.nodes[:MAX_ITEMS] for item in self.of(inner) if isinstance(item, Text)
                 ]
         return found
 
@@ -78,8 +103,8 @@ class Evaluator:
             return self._comprehension(node, depth)
         for value in self.of(node):
             if isinstance(value, Items):
-                return [self._first(item) for item in value.nodes[:_MAX_ITEMS]]
-            if isinstance(value, Text) and value.whole and len(value.value) <= _MAX_ITEMS:
+                return [self.first(item) for item in value.nodes[:MAX_ITEMS]]
+            if isinstance(value, Text) and value.whole and len(value.value) <= MAX_ITEMS:
                 numbers = value.kind == "bytes"
                 return [Number(ord(char)) if numbers else Text(char) for char in value.value]
         if isinstance(node, ast.Call) and node.args:
@@ -90,7 +115,7 @@ class Evaluator:
         names = self.refs(node.func)
         if "builtins.map" in names and len(node.args) == 2:
             items = self.sequence(node.args[1], depth + 1)
-            function = self._first(node.args[0])
+            function = self.first(node.args[0])
             if items is None or not isinstance(function, Ref):
                 return None
             return [None if item is None else _single(call_known(self, function.path, node, (item,))) for item in items]
@@ -115,11 +140,12 @@ class Evaluator:
                 result.append(None)
                 continue
             self._given[generator.target.id] = item
-            result.append(self._first(node.elt))
+            result.append(self.first(node.elt))
         self._given = before
         return result
 
-    def _first(self, node: ast.AST) -> Value | None:
+    def first(self, node: ast.AST) -> Value | None:
+        """The first known value of an expression."""
         return _single(self.of(node))
 
     def _of(self, node: ast.AST) -> Iterable[Value]:
@@ -127,7 +153,7 @@ class Evaluator:
             case ast.Constant():
                 return _constant(node.value)
             case ast.JoinedStr():
-                return self._concatenated([self._options(part) for part in node.values])
+                return concatenated([options(self, part) for part in node.values])
             case ast.FormattedValue() | ast.NamedExpr() | ast.Await() | ast.Starred():
                 return self.of(node.value)
             case ast.Name():
@@ -139,7 +165,7 @@ class Evaluator:
             case ast.Call():
                 return self._call(node)
             case ast.BinOp():
-                return self._operation(node)
+                return operation(self, node)
             case ast.UnaryOp(op=ast.USub()):
                 return [Number(-value.value) for value in self.of(node.operand) if isinstance(value, Number)]
             case ast.IfExp():
@@ -147,9 +173,9 @@ class Evaluator:
             case ast.BoolOp():
                 return [value for part in node.values for value in self.of(part)]
             case ast.List() | ast.Tuple() | ast.Set():
-                return [Items(tuple(node.elts[:_MAX_ITEMS]))]
+                return [Items(tuple(node.elts[:MAX_ITEMS]))]
             case ast.Dict():
-                return [Items(tuple(node.values[:_MAX_ITEMS]))]
+                return [Items(tuple(node.values[:MAX_ITEMS]))]
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 return [Items((node.elt,))]
             case _:
@@ -216,12 +242,12 @@ class Evaluator:
             if isinstance(base, Ref):
                 found += self.member(base, node.slice)
             elif isinstance(base, Items):
-                index = self._first(node.slice)
+                index = self.first(node.slice)
                 known = isinstance(index, Number) and -len(base.nodes) <= index.value < len(base.nodes)
                 chosen = [base.nodes[index.value]] if known and isinstance(index, Number) else base.nodes[:_MAX_VALUES]
                 found += [value for item in chosen for value in self.of(item)]
             elif isinstance(base, Text) and base.whole:
-                found += self._cut(base, node.slice)
+                found += cut(self, base, node.slice)
         return found
 
     def member(self, base: Ref, key: ast.expr) -> list[Value]:
@@ -234,74 +260,15 @@ class Evaluator:
             return [Text("~") for value in self.of(key) if isinstance(value, Text) and value.value == "HOME"]
         return [Ref(base.path + "[]")] if len(base.path) < 200 else []
 
-    def _cut(self, text: Text, key: ast.expr) -> list[Value]:
-        if isinstance(key, ast.Slice):
-            bounds = []
-            for part in (key.lower, key.upper, key.step):
-                value = self._first(part) if part is not None else None
-                if part is not None and not isinstance(value, Number):
-                    return []
-                bounds.append(value.value if isinstance(value, Number) else None)
-            return [] if bounds[2] == 0 else [Text(text.value[slice(*bounds)], text.kind, text.decoded)]
-        index = self._first(key)
-        if isinstance(index, Number) and -len(text.value) <= index.value < len(text.value):
-            return [Text(text.value[index.value])]
-        return []
-
-    def _operation(self, node: ast.BinOp) -> Iterable[Value]:
-        if isinstance(node.op, ast.Add):
-            operands: list[ast.expr] = []
-            pending: list[ast.expr] = [node]
-            while pending:
-                part = pending.pop()
-                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add):
-                    pending += [part.right, part.left]
-                else:
-                    operands.append(part)
-            joined = self._concatenated([self._options(part) for part in operands[:_MAX_ITEMS]])
-            lists = [
-                item
-                for part in operands[:_MAX_ITEMS]
-                for value in self.of(part)
-                if isinstance(value, Items)
-                for item in value.nodes
-            ]
-            return [*joined, *([Items(tuple(lists))] if lists else [])]
-        left, right = self._options(node.left), self._options(node.right)
-        if isinstance(node.op, ast.Div):
-            return [path for a, b in product(left, right) if a is not None and (path := folding.join_paths([a, b]))]
-        if isinstance(node.op, ast.Mod):
-            values = self.sequence(node.right) if isinstance(node.right, ast.Tuple) else [self._first(node.right)]
-            arguments = [as_text(value) for value in values or []]
-            return [filled for text in left if text and (filled := folding.percent(text, arguments))]
-        if isinstance(node.op, ast.Mult):
-            times = self._first(node.right)
-            if isinstance(times, Number) and 0 < times.value < 1000:
-                return [
-                    Text(text.value * times.value, text.kind)
-                    for text in left
-                    if text and len(text.value) * times.value < MAX_TEXT
-                ]
-        return ()
-
-    def _options(self, node: ast.AST) -> list[Text | None]:
-        """Texts that a part of a text may be; one None where it is not known."""
-        options: list[Text | None] = [text for value in self.of(node) if (text := as_text(value)) is not None]
-        return options[:4] or [None]
-
-    def _concatenated(self, options: Sequence[Sequence[Text | None]]) -> list[Value]:
-        choices = islice(product(*options), 8)
-        return [text for parts in choices if (text := folding.concatenate(parts)) is not None]
-
     def _call(self, node: ast.Call) -> Iterable[Value]:
         found: list[Value] = []
         if isinstance(node.func, ast.Lambda):
             return self.of(node.func.body)
         if isinstance(node.func, ast.Attribute):
-            arguments = [as_text(self._first(argument)) for argument in node.args]
+            arguments = [as_text(self.first(argument)) for argument in node.args]
             for base in self.of(node.func.value):
                 if isinstance(base, Text):
-                    found += self._text_method(base, node.func.attr, node, arguments)
+                    found += text_method(self, base, node.func.attr, node, arguments)
         for function in self.of(node.func):
             match function:
                 case Ref():
@@ -316,40 +283,9 @@ class Evaluator:
                         found += self.attribute(base, function.name)
         return found
 
-    def _text_method(self, base: Text, name: str, node: ast.Call, arguments: Sequence[Text | None]) -> list[Value]:
-        text: Text | None
-        if name == "join" and node.args:
-            items = self.sequence(node.args[0])
-            if items is None:
-                return []
-            parts: list[Text | None] = []
-            for item in items:
-                parts += [base, as_text(item)] if parts else [as_text(item)]
-            text = folding.concatenate(parts)
-        elif name == "format":
-            text = folding.braces(base, arguments)
-        elif base.kind == "path" and name in {"joinpath", "resolve", "absolute", "expanduser"}:
-            text = folding.join_paths([base, *(argument for argument in arguments if argument is not None)])
-        elif base.kind == "path" and name in {"glob", "rglob", "iterdir"}:
-            text = base
-        else:
-            text = folding.method(base, name, arguments)
-        return [text] if text is not None else []
-
 
 def _single(values: Sequence[Value] | None) -> Value | None:
     return values[0] if values else None
-
-
-def as_text(value: Value | None) -> Text | None:
-    """A value as `str()` would show it in a text, where that is known."""
-    match value:
-        case Text():
-            return value
-        case Number():
-            return Text(str(value.value)) if abs(value.value) < 10**30 else None
-        case _:
-            return None
 
 
 def _constant(value: object) -> list[Value]:

@@ -10,6 +10,7 @@ from actloop.protocols import Execution
 from actloop.state import State
 
 from .context import Context
+from .images import KEY, figures_of
 from .reading import parse_reply
 from .rendering import render as render
 from .run import Run, done_in, end, last_reply, reply_to, run_of, usable
@@ -42,7 +43,10 @@ def observe(state: State, *, context: Context) -> Next:
     run["repairs"] = 0 if execution.ok else run["repairs"] + 1
     times = _count(run, usable(state).code, execution)
     text = _edited(state) + render(execution, secrets=context.secrets) + (_AGAIN if times == MAX_SAME else "")
-    update: dict[str, Any] = {"messages": reply_to(last_reply(state), text, "observation")}
+    messages = reply_to(last_reply(state), text, "observation")
+    if context.images:
+        messages[0].additional_kwargs[KEY] = figures_of(state.get("artifacts") or [], run["turns"])
+    update: dict[str, Any] = {"messages": messages}
     if execution.outcome == "cancelled":
         return end("cancelled", f"The run was stopped in its cell {run['turns']}.", run, **update)
     if execution.ok and execution.answer is not None:

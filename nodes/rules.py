@@ -203,12 +203,16 @@ def files(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
         return
     for kind, argument in accesses(evaluator, node):
         texts = evaluator.texts(argument)
-        if kind == "tree" and not texts:
+        if kind == "tree" and not texts and not _temporary(evaluator, argument):
             yield "delete", "A whole tree is deleted, and its path is not known before the run."
         for text in texts:
             place = place_of(text.value)
             if place is not None:
                 yield from _judge(kind, place, text.value)
+
+
+def _temporary(evaluator: Evaluator, node: ast.expr) -> bool:
+    return any(path.startswith("tempfile.") for path in evaluator.refs(node))
 
 
 def _judge(kind: Kind, place: Place, path: str) -> Iterator[Hit]:

@@ -15,6 +15,7 @@ from actloop.state import State
 
 from .asking import add_usage, usage_of
 from .context import Context
+from .images import with_images
 from .model_errors import code_of
 from .plain import plain_reply
 from .run import Run, end
@@ -52,7 +53,8 @@ def prepare(state: State, context: Context, run: Run, update: dict[str, Any]) ->
     except SandboxError as error:
         return end("sandbox_error", str(error), run, **_without_run(update))
     history = [*(state.get("messages") or []), *(update.get("messages") or [])]
-    return Turn([system, *answered(history)], update, run)
+    shown = with_images(history) if context.images else history
+    return Turn([system, *answered(shown)], update, run)
 
 
 def accept(turn: Turn, reply: AIMessage) -> Next:

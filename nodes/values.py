@@ -12,6 +12,10 @@ HOLE = "\x00"
 """Stands in a text for a part that is not known."""
 
 MAX_TEXT = 100_000
+"""Characters of a text that is followed."""
+
+MAX_ITEMS = 1024
+"""Elements of a sequence that are followed."""
 
 
 @dataclass(frozen=True)
@@ -122,3 +126,14 @@ def canonical(path: str) -> str:
     if parts[0] == "__builtins__":
         parts[0] = "builtins"
     return ".".join(parts)
+
+
+def as_text(value: Value | None) -> Text | None:
+    """A value as `str()` would show it in a text, where that is known."""
+    match value:
+        case Text():
+            return value
+        case Number():
+            return Text(str(value.value)) if abs(value.value) < 10**30 else None
+        case _:
+            return None

@@ -226,7 +226,7 @@ class Streams:
 
     def end(self) -> None:
         """Flush, and let threads that go on from here write into nothing."""
-        for text in (sys.stdout, sys.stderr, *self._texts):
+        for text in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), *self._texts):
             try:
                 text.flush()
             except Exception:  # it may be anything that user code put there

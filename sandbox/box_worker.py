@@ -103,7 +103,8 @@ class Worker:
                     with self._sending:
                         self._channel.send(done)
                 elif message.get("op") == "copy":
-                    self._copy(fds[0])
+                    if fds:
+                        self._copy(fds[0])
                 elif message.get("op") == "reap":
                     _reap_children()
             except BaseException:
@@ -161,7 +162,7 @@ class Worker:
             return
         try:
             try:
-                _memory.tighten()
+                _reserve.close()
                 self._loop.run(body, namespace)
                 if last is not None:
                     value = self._loop.run(last, namespace)
@@ -169,7 +170,7 @@ class Worker:
                         picture = self._shows.rich(value)
                         done["result"] = text_of(value)[:200] if picture else text_of(value)
             finally:
-                _memory.loosen()
+                _reserve.open()
         except SystemExit as error:
             done["kind"] = "exit"
             done["code"] = _exit_code(error)
@@ -277,39 +278,49 @@ def _main_module() -> types.ModuleType:
     return main
 
 
-class _Memory:
-    """The limit on the worker's private memory.
+class _Reserve:
+    """Memory and descriptors that user code cannot use up.
 
-    While user code runs it is a little lower than it is for the code around it, so that a cell which fills the memory
-    can still be reported, and the next one be compiled, which may free it.
+    While it runs, the worker's limits are a little lower than they are for the code around it, so that a cell which
+    fills the memory or opens every descriptor can still be reported, and the next one be compiled, which may free them.
     """
 
     SPARE = 24 << 20
 
     def __init__(self) -> None:
-        self._low = self._high = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        self._low: list[tuple[int, tuple[int, int]]] = []
+        self._high: list[tuple[int, tuple[int, int]]] = []
 
-    def limit(self, size: int) -> None:
-        """Set the limit, in bytes; 0 is without."""
-        if size:
-            self._low, self._high = (size, size + self.SPARE), (size + self.SPARE, size + self.SPARE)
-        self.loosen()
+    def limit(self, data: int) -> None:
+        """Set the limits.
 
-    def tighten(self) -> None:
-        """Set the limit of user code."""
+        Args:
+            data: bytes of private memory; 0 is without.
+        """
+        self._low, self._high = [], []
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for kind, low, high in ((resource.RLIMIT_NOFILE, soft, hard), (resource.RLIMIT_DATA, data, data + self.SPARE)):
+            if low:
+                self._low.append((kind, (low, high)))
+                self._high.append((kind, (high, high)))
+        self.open()
+
+    def close(self) -> None:
+        """Set the limits of user code."""
         self._set(self._low)
 
-    def loosen(self) -> None:
-        """Set the limit of ours."""
+    def open(self) -> None:
+        """Set the limits of ours."""
         self._set(self._high)
 
-    def _set(self, limits: tuple[int, int]) -> None:
-        # User code may have set a lower one for good.
-        with contextlib.suppress(ValueError, OSError):
-            _setrlimit(resource.RLIMIT_DATA, limits)
+    def _set(self, limits: list[tuple[int, tuple[int, int]]]) -> None:
+        for kind, limit in limits:
+            # User code may have set a lower one for good.
+            with contextlib.suppress(ValueError, OSError):
+                _setrlimit(kind, limit)
 
 
-_memory = _Memory()
+_reserve = _Reserve()
 
 
 def _quieten(on_interrupt: Callable[[int, Any], None]) -> list[str]:
@@ -440,7 +451,7 @@ def main(fd: int, data_limit: int) -> None:
     """
     global _main_thread
     set_oom_score(WORKER_OOM_SCORE)
-    _memory.limit(data_limit)
+    _reserve.limit(data_limit)
     channel = Channel(socket.socket(fileno=fd))
     os.set_inheritable(fd, False)
     sys.path.insert(0, "")

@@ -30,6 +30,7 @@ USER = "10001:10001"
 LABEL = "actloop"
 TMP_BYTES = 64 << 20
 SHM_BYTES = 32 << 20
+SPARE_FILES = 32
 
 
 @cache
@@ -85,7 +86,8 @@ def container_options(limits: Limits, labels: Mapping[str, str]) -> dict[str, An
         "pids_limit": limits.pids,
         # Not `nproc`: it counts one user's processes over all containers.
         "ulimits": [
-            Ulimit(name="nofile", soft=limits.open_files, hard=limits.open_files),
+            # What is between the two is the interpreter's own, so that a cell that opens all can still be reported.
+            Ulimit(name="nofile", soft=limits.open_files, hard=limits.open_files + SPARE_FILES),
             Ulimit(name="fsize", soft=limits.disk, hard=limits.disk),
             Ulimit(name="core", soft=0, hard=0),
         ],
