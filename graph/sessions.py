@@ -30,6 +30,7 @@ class ThreadSessions:
         self._sessions: dict[str, BoxSession] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._running: set[tuple[str, str]] = set()
+        self._closing: list[threading.Thread] = []
         _ALL.add(self)
 
     @contextlib.contextmanager
@@ -80,7 +81,10 @@ class ThreadSessions:
             session = self._sessions.pop(thread, None)
             self._opening.pop(thread, None)
         if session is not None:
-            threading.Thread(target=session.close, name=f"actloop close {session.id}").start()
+            closer = threading.Thread(target=session.close, name=f"actloop close {session.id}")
+            closer.start()
+            with self._lock:
+                self._closing = [*(thread for thread in self._closing if thread.is_alive()), closer]
 
     def interrupt(self) -> None:
         """End every running cell; the sessions go on."""
@@ -97,10 +101,11 @@ class ThreadSessions:
         """Close every session and remove its box; safe to repeat."""
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
+            under_way, self._closing = self._closing, []
         closers = [threading.Thread(target=session.close) for session in sessions]
         for closer in closers:
             closer.start()
-        for closer in closers:
+        for closer in [*under_way, *closers]:
             closer.join()
 
     def __enter__(self) -> Self:

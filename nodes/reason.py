@@ -43,7 +43,7 @@ async def areason(state: State, config: RunnableConfig, *, context: Context) -> 
 
 
 def _prepare(state: State, config: RunnableConfig, context: Context) -> Turn | Next:
-    new = begin(state, context.limits)
+    new = begin(state, context)
     if new is None:
         return prepare(state, context, run_of(state), {})
     names, workspace = state.get("names") or [], state.get("workspace") or []

@@ -15,6 +15,8 @@ from actloop.config import Limits
 from actloop.errors import ConfigError, InputError
 from actloop.state import Action, State, Status, Usage
 
+from .context import Context
+from .masking import mask
 from .plain import plain
 
 MAX_INTRODUCED = 20
@@ -80,14 +82,14 @@ def note(text: str, kind: str) -> HumanMessage:
     return HumanMessage(text, additional_kwargs={OURS: kind})
 
 
-def begin(state: State, limits: Limits) -> dict[str, Any] | None:
+def begin(state: State, context: Context) -> dict[str, Any] | None:
     """What a new run adds to the state; None where the run goes on.
 
     A run is new when the caller gave a task, or when the last message is a person's.
 
     Args:
         state: with what the caller gave.
-        limits: of the box that the files will go into.
+        context: of the agent.
 
     Raises:
         ConfigError: there is no task.
@@ -104,8 +106,8 @@ def begin(state: State, limits: Limits) -> dict[str, Any] | None:
     text = plain(_text(task, last)).strip()
     if not text:
         raise ConfigError("The task is empty: say in words what is to be done.")
-    given = _given(state.get("files"), limits)
-    told = introduced(given)
+    given = _given(state.get("files"), context.limits)
+    told = mask(introduced(given), context.secrets)
     added: list[AnyMessage] = [HumanMessage(text + told)] if task is not None else []
     if told and task is None:
         added = [note(told.strip(), "files")]

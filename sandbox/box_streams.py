@@ -24,6 +24,7 @@ NO_INPUT = "no input is possible here: nobody can type into this program; put th
 FIONREAD = termios.FIONREAD
 _NOTHING = b"\0\0\0\0"
 _LONG = 1 << 16
+_HARMLESS = {"file", "flush"}
 _write = os.write
 _fstat = os.fstat
 _ioctl = fcntl.ioctl
@@ -211,8 +212,13 @@ class Streams:
         original = builtins.print
 
         def print(*values: object, **options: Any) -> None:
-            if not options and sys.stdout is self._texts[0] and all(map(_is_plain, values)):
-                sys.stdout.write(" ".join(map(str, values)) + "\n")
+            # What is flushed is out already.
+            where = options.get("file")
+            if where is None:
+                where = getattr(sys, "stdout", None)
+            ours = where is self._texts[0] or where is self._texts[1]
+            if ours and options.keys() <= _HARMLESS and all(map(_is_plain, values)):
+                where.write(" ".join(map(str, values)) + "\n")
             else:
                 original(*values, **options)
 

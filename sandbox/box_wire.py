@@ -20,6 +20,8 @@ Message = dict[str, Any]
 
 EXIT_NO_CHANNEL = 213
 """Exit code of a worker that cannot reach the supervisor any more; no code that a program is likely to use."""
+_decode = json.JSONDecoder().raw_decode
+"""Without the checks that `json.loads` makes by way of builtins, which user code may have replaced."""
 MAX_LINE = 24 << 20
 """Longest line either side accepts, in bytes; a longer one is dropped. The displays of a cell fit in."""
 
@@ -40,10 +42,11 @@ def encode_clean_line(message: Message) -> bytes:
 def decode_line(line: bytes) -> Message | None:
     """Read a line; None for one that holds no message (half-written, forged, nested without end)."""
     try:
-        message = json.loads(line)
+        text = line.decode("utf-8")
+        message, end = _decode(text)
     except (ValueError, RecursionError):
         return None
-    return message if isinstance(message, dict) else None
+    return message if isinstance(message, dict) and not text[end:].strip() else None
 
 
 class LineReader:

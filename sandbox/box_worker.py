@@ -107,6 +107,8 @@ class Worker:
                         self._copy(fds[0])
                 elif message.get("op") == "reap":
                     _reap_children()
+                else:
+                    _exit(EXIT_NO_CHANNEL)
             except BaseException:
                 # The supervisor is gone, or the cell has broken what we stand on.
                 _exit(EXIT_NO_CHANNEL)

@@ -5,6 +5,7 @@ turn. A container holds nothing that anybody else needs: no mount, no network, n
 """
 
 import contextlib
+import http
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 import docker
+import docker.errors
 from docker.types import LogConfig, Ulimit
 
 from actloop.config import DEFAULT_IMAGE, Limits
@@ -31,6 +33,7 @@ LABEL = "actloop"
 TMP_BYTES = 64 << 20
 SHM_BYTES = 32 << 20
 SPARE_FILES = 32
+NAME_ATTEMPTS = 3
 
 
 @cache
@@ -62,6 +65,8 @@ def container_options(limits: Limits, labels: Mapping[str, str]) -> dict[str, An
         "entrypoint": ["python3", "-I", "-S", "-c", BOOT],
         "command": [],
         "stdin_open": True,
+        # PID 1 has no handler for any other, so that nothing inside can end it.
+        "stop_signal": "SIGKILL",
         "user": USER,
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true", f"seccomp={seccomp_profile()}"],
@@ -114,19 +119,21 @@ def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, thread: str 
     """
     client = connect()
     container: Any = None
+    link: AttachedLink | None = None
     try:
         with translate_errors():
             require_image(client, image)
-            name = f"actloop-{uuid.uuid4().hex[:12]}"
             labels = {f"{LABEL}.thread": thread} if thread else {}
-            container = client.containers.create(image, name=name, **container_options(limits, labels))
+            container = _create(client, image, container_options(limits, labels))
             sock = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
             link = AttachedLink(sock)
             container.start()
             link.send(supervisor_program(limits))
-        return BoxSession(name, link, lambda: _remove(client, container), limits)
+        return BoxSession(str(container.name), link, lambda: _remove(client, container), limits)
     except BaseException as error:
         # Whatever went wrong after the container was made must not leave it behind.
+        if link is not None:
+            link.close()
         if container is not None:
             _remove(client, container)
         else:
@@ -134,6 +141,17 @@ def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, thread: str 
         if isinstance(error, OSError) and not isinstance(error, SandboxError):
             raise SandboxUnavailable(f"The stream to the new box broke off: {error}. Try again.") from error
         raise
+
+
+def _create(client: docker.DockerClient, image: str, options: dict[str, Any]) -> Any:
+    """Make a container under a name that nobody has; a stranger's is neither taken nor touched."""
+    for attempt in range(NAME_ATTEMPTS):
+        try:
+            return client.containers.create(image, name=f"actloop-{uuid.uuid4().hex[:12]}", **options)
+        except docker.errors.APIError as error:
+            if error.status_code != http.HTTPStatus.CONFLICT or attempt == NAME_ATTEMPTS - 1:
+                raise
+    raise AssertionError
 
 
 def _remove(client: docker.DockerClient, container: Any) -> None:

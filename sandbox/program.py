@@ -13,7 +13,18 @@ from actloop.config import Limits
 
 WORKSPACE = "/workspace"
 
-_SUPERVISOR = ("box_wire", "box_proc", "box_capture", "box_files", "box_host", "box_cell", "box_supervisor")
+_SUPERVISOR = (
+    "box_wire",
+    "box_proc",
+    "box_capture",
+    "box_files",
+    "box_host",
+    "box_cell",
+    "box_pipes",
+    "box_processes",
+    "box_interpreters",
+    "box_supervisor",
+)
 _WORKER = ("box_wire", "box_proc", "box_streams", "box_code", "box_names", "box_show", "box_worker")
 
 BOOT = (
@@ -29,7 +40,7 @@ BOOT = (
 )
 """What PID 1 is started with: it reads ten digits, then a program of that many bytes, and runs it."""
 
-# User code may replace any builtin; ours keeps those it began with.
+# User code may replace any builtin and any function of a module; ours keeps those it began with.
 _LOAD = """
 import builtins, sys, types
 _builtins = dict(vars(builtins))
@@ -39,6 +50,9 @@ for _name, _text in _SOURCES:
     _module.__dict__["__builtins__"] = _builtins
     sys.modules[_module.__name__] = _module; setattr(_package, _name, _module)
     exec(compile(_text, "<actloop " + _name + ">", "exec", dont_inherit=True), _module.__dict__)
+    for _key, _value in list(vars(_module).items()):
+        if isinstance(_value, types.ModuleType) and _key not in ("sys", "builtins"):
+            _own = types.ModuleType(_value.__name__); _own.__dict__.update(vars(_value)); setattr(_module, _key, _own)
 """
 
 
