@@ -5,6 +5,7 @@ step and must come back equal with any serializer. Nodes turn the dicts into the
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from langchain_core.messages import AnyMessage
@@ -92,7 +93,7 @@ class Input(TypedDict, total=False):
     """What a caller gives: a task, or messages, or both."""
 
     task: str
-    files: Mapping[str, str]
+    files: Mapping[str, str | Path]
     """Name in the workspace, and path on the host."""
     messages: list[AnyMessage]
 
@@ -116,7 +117,7 @@ class State(TypedDict, total=False):
     messages: Annotated[list[AnyMessage], DeltaChannel(merge_messages, snapshot_frequency=50)]
     task: Annotated[str, EphemeralValue]
     """What the caller gave; gone after the first step, so that it is never taken twice."""
-    files: Annotated[Mapping[str, str], EphemeralValue]
+    files: Annotated[Mapping[str, str | Path], EphemeralValue]
     """Likewise."""
     goal: str
     """The task of this run, in words."""

@@ -138,8 +138,11 @@ class View:
         if not (sys.stdin.isatty() and self._console.is_terminal):
             self._line("Nobody is here to approve this cell: it is refused.", "yellow")
             return {"decision": "reject", "reason": "nobody was there to approve it"}
-        answer = self._console.input("[yellow]Run this cell? \\[y/N] [/yellow]").strip().lower()
-        return answer in ("y", "yes")
+        try:
+            answer = self._console.input("[yellow]Run this cell? \\[y/N] [/yellow]")
+        except EOFError:
+            answer = ""
+        return answer.strip().lower() in ("y", "yes")
 
     def end(self, result: dict[str, Any], saved: Sequence[Path]) -> None:
         """Show how the run ended: the answer on stdout, all else on stderr."""
@@ -154,10 +157,8 @@ class View:
         self._line(f"{status}: {result.get('summary', '')}", "green" if status == "success" else "red")
         for path in saved:
             self._console.print(Text(f"  {path}", style="magenta"))
-        tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-        self._console.print(
-            Text(
-                f"{result.get('turns') or 0} cells, {usage.get('model_calls', 0)} requests, {tokens} tokens",
-                style="dim",
-            )
-        )
+        if usage.get("model_calls"):
+            tokens = usage["input_tokens"] + usage["output_tokens"]
+            counts = ((result.get("turns") or 0, "cell"), (usage["model_calls"], "request"), (tokens, "token"))
+            shown = ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for number, name in counts)
+            self._console.print(Text(shown, style="dim"))

@@ -115,7 +115,7 @@ def create_agent(
         ModelAccessDenied: there is no key for the model.
     """
     if max_turns < 1:
-        raise ConfigError(f"max_turns is {max_turns}; a run needs at least 1 cell.")
+        raise ConfigError(f"max_turns is {max_turns}; a run needs at least 1 cell: give 1 or more.")
     if max_repairs < 0:
         raise ConfigError(f"max_repairs is {max_repairs}; it may be 0 or more.")
     if sandbox not in BACKENDS:

@@ -196,9 +196,7 @@ class _Call:
         """
         if not isinstance(error, ValidationError) or error.title != "AIMessage":
             return None
-        odd = [
-            item for item in error.errors() if item["loc"][:1] in {("tool_calls",), ("invalid_tool_calls",)}
-        ]
+        odd = [item for item in error.errors() if item["loc"][:1] in {("tool_calls",), ("invalid_tool_calls",)}]
         if not odd:
             return None
         only = getattr(self._tools[0], "name", "") if len(self._tools) == 1 else ""

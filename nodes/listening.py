@@ -30,9 +30,7 @@ class Listener(BaseCallbackHandler):
 
     def incomplete(self) -> dict[str | None, str]:
         """Raw arguments that are no JSON object, by the id of their call."""
-        return {
-            self._ids[place]: text for place, text in self._arguments.items() if text and not _is_object(text)
-        }
+        return {self._ids[place]: text for place, text in self._arguments.items() if text and not _is_object(text)}
 
 
 def _is_object(text: str) -> bool:

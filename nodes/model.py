@@ -71,9 +71,7 @@ def connect(
         return model
     if model is not None and not isinstance(model, str):
         kind = "a Runnable, but no chat model" if isinstance(model, Runnable) else f"a {type(model).__name__}"
-        raise ConfigError(
-            f"The model is {kind}. Pass a BaseChatModel without wrappers, or a name like 'openai:gpt-5'."
-        )
+        raise ConfigError(f"The model is {kind}. Pass a BaseChatModel without wrappers, or a name like 'openai:gpt-5'.")
     settings = settings or Settings.model_validate({})
     base_url = checked_url(base_url or settings.base_url)
     own_key = api_key or settings.api_key
@@ -122,14 +120,10 @@ def checked_url(address: str | None) -> str | None:
     return address
 
 
-def _at_server(
-    name: str, base_url: str, key: str | None, settings: Settings, options: dict[str, Any]
-) -> BaseChatModel:
+def _at_server(name: str, base_url: str, key: str | None, settings: Settings, options: dict[str, Any]) -> BaseChatModel:
     if name.startswith("openai:"):
         # Named as OpenAI's: a gateway that wants OpenAI's key, and may speak its newer API.
-        return _openai(
-            name.removeprefix("openai:"), base_url, key or settings.openai_api_key or _NO_KEY, **options
-        )
+        return _openai(name.removeprefix("openai:"), base_url, key or settings.openai_api_key or _NO_KEY, **options)
     key = key or _NO_KEY
     name = name or _first_model(base_url, key)
     return _openai(name, base_url, key, use_responses_api=False, **options)
@@ -179,8 +173,7 @@ def _of_provider(name: str, has_provider: bool, temperature: float | None) -> Ba
     """A model of another provider, by the package `langchain` where it is installed."""
     if not has_provider:
         raise ConfigError(
-            f"Nothing tells where the model {name!r} is. Write 'provider:{name}', or name its server with "
-            "--base-url."
+            f"Nothing tells where the model {name!r} is. Write 'provider:{name}', or name its server with --base-url."
         )
     provider = name.partition(":")[0]
     advice = "pass a chat model object to create_agent, or name a compatible server with --base-url"
@@ -194,9 +187,7 @@ def _of_provider(name: str, has_provider: bool, temperature: float | None) -> Ba
     try:
         made = factory(name, **options)
     except (ImportError, ValueError) as error:
-        raise ConfigError(
-            f"langchain makes no model of {name!r}: {error}. Correct the name, or {advice}."
-        ) from error
+        raise ConfigError(f"langchain makes no model of {name!r}: {error}. Correct the name, or {advice}.") from error
     if not isinstance(made, BaseChatModel):
         raise ConfigError(f"langchain made a {type(made).__name__} of {name!r}. Please {advice}.")
     return made
@@ -210,9 +201,7 @@ def _first_model(base_url: str, key: str) -> str:
             names = [listed.id for listed in client.models.list().data or ()]
     except openai.AuthenticationError:
         raise coded(
-            ModelAccessDenied(
-                f"{base_url} does not accept the key. Set ACTLOOP_API_KEY to a key of this server."
-            ),
+            ModelAccessDenied(f"{base_url} does not accept the key. Set ACTLOOP_API_KEY to a key of this server."),
             "wrong_key",
         ) from None
     except (openai.OpenAIError, ValueError, AttributeError) as error:

@@ -46,9 +46,7 @@ UNREACHABLE = Failure(
     "{address} cannot be reached ({why})",
     f"{_ADDRESS}, then try again",
 )
-TIMEOUT = Failure(
-    ModelUnavailable, "timeout", "sdk", "{address} did not answer in time", f"Try again, or {_OTHER}"
-)
+TIMEOUT = Failure(ModelUnavailable, "timeout", "sdk", "{address} did not answer in time", f"Try again, or {_OTHER}")
 RATE_LIMITED = Failure(
     ModelUnavailable,
     "rate_limited",
@@ -56,9 +54,7 @@ RATE_LIMITED = Failure(
     "{address} takes no more requests for now: {said}",
     f"Wait and resume the run, or {_OTHER}",
 )
-FAILING = Failure(
-    ModelUnavailable, "server_error", "sdk", "{address} failed: {said}", f"Try again later, or {_OTHER}"
-)
+FAILING = Failure(ModelUnavailable, "server_error", "sdk", "{address} failed: {said}", f"Try again later, or {_OTHER}")
 BROKEN_STREAM = Failure(
     ModelUnavailable,
     "server_error",

@@ -69,9 +69,7 @@ def _bootstrap(client: docker.DockerClient, on_line: OnLine) -> None:
             on_line,
         )  # fmt: skip
         with translate_errors("importing the Debian base"):
-            client.api.import_image(
-                str(archive), repository=repository, tag=version, changes='CMD ["python3"]'
-            )
+            client.api.import_image(str(archive), repository=repository, tag=version, changes='CMD ["python3"]')
 
 
 def _require_mmdebstrap(on_line: OnLine) -> None:

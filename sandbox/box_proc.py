@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterable
@@ -149,3 +150,25 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def cpu_seconds() -> float:
+    """Processor seconds of this process and the children it waited for."""
+    total = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        usage = resource.getrusage(who)
+        total += usage.ru_utime + usage.ru_stime
+    return total
+
+
+_peak_of_children = 0
+
+
+def children_peak() -> int:
+    """Peak of children that this cell waited for: the kernel keeps only the highest of all, so only a rise counts."""
+    global _peak_of_children
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    if peak <= _peak_of_children:
+        return 0
+    _peak_of_children = peak
+    return peak

@@ -213,7 +213,7 @@ class Streams:
 
         def print(*values: object, **options: Any) -> None:
             # What is flushed is out already.
-            where = options.get("file")
+            where: Any = options.get("file")
             if where is None:
                 where = getattr(sys, "stdout", None)
             ours = where is self._texts[0] or where is self._texts[1]
@@ -232,6 +232,7 @@ class Streams:
 
     def end(self) -> None:
         """Flush, and let threads that go on from here write into nothing."""
+        text: Any
         for text in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), *self._texts):
             try:
                 text.flush()

@@ -29,6 +29,8 @@ from .box_proc import end_all_but, oom_counter, set_dumpable, signal_name
 from .box_processes import Processes
 from .box_wire import Message
 
+COPY_AFTER_S = 0.005
+"""Seconds between a cell's end and the making of a copy: the record is on its way, and a fork would slow it down."""
 JOURNAL = 16
 """Records kept, so that a host that missed one can ask again."""
 
@@ -57,6 +59,7 @@ class Supervisor:
         self._journal: dict[str, Message] = {}
         self._news: list[str] = []
         self._missing: set[str] = set()
+        self._copy_at: float | None = None
         self._writing = False
         self._greeted = False
 
@@ -164,6 +167,8 @@ class Supervisor:
         worker = self._interpreters.worker
         assert self._cell is not None
         assert worker is not None
+        if self._copy_at is not None:
+            self._ask_for_copy()
         ends = self._pipes.renew()
         if not self._processes.stock_taken:
             self._processes.take_stock(self._interpreters.own())
@@ -219,6 +224,7 @@ class Supervisor:
             self._finish(who, message)
 
     def _ask_for_copy(self) -> None:
+        self._copy_at = None
         why_not = self._interpreters.ask_for_copy()
         if why_not:
             self._news.append(why_not)
@@ -274,7 +280,7 @@ class Supervisor:
             then = "it went on from its last copy" if kept else "its variables are gone"
             self._news.append(f"the interpreter ended between cells ({how}); {then}")
         if kept:
-            self._ask_for_copy()
+            self._copy_at = time.monotonic() + COPY_AFTER_S
 
     # -- the end of a cell ----------------------------------------------------------------------------------------
 
@@ -284,7 +290,7 @@ class Supervisor:
         worker.threads = int(done.get("threads") or 0)
         record = self._cell.record_of_done(done, self._oom.read())
         self._close_cell(record, pipes_kept=done.get("pipes") is True)
-        self._ask_for_copy()
+        self._copy_at = time.monotonic() + COPY_AFTER_S
 
     def _close_cell(self, record: Message, pipes_kept: bool = False) -> None:
         cell, self._cell = self._cell, None
@@ -325,11 +331,13 @@ class Supervisor:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _timeout(self) -> float | None:
-        if self._cell is None or self._cell.next_step is None:
-            return None
-        return max(0.0, self._cell.next_step - time.monotonic())
+        steps = [self._copy_at, self._cell.next_step if self._cell is not None else None]
+        due = [step for step in steps if step is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _on_time(self) -> None:
+        if self._copy_at is not None and time.monotonic() >= self._copy_at:
+            self._ask_for_copy()
         cell, worker = self._cell, self._interpreters.worker
         if (
             cell is not None

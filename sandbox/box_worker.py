@@ -14,11 +14,8 @@ Standard library only, Python 3.9 and later.
 
 from __future__ import annotations
 
-import _signal
 import builtins
 import contextlib
-import importlib.abc
-import importlib.util
 import json
 import os
 import resource
@@ -32,24 +29,18 @@ from collections.abc import Callable
 from typing import Any
 
 from .box_code import CELL_PREFIX, Compiler, Loop, error_info
+from .box_imports import after_import
 from .box_names import changes, user_names
-from .box_proc import reset_peak, set_dumpable, set_oom_score
+from .box_proc import children_peak, cpu_seconds, reset_peak, set_dumpable, set_oom_score
+from .box_reserve import Reserve
 from .box_show import Shows, answer_of, text_of
+from .box_signals import BETWEEN, SIGNALS, close_signals, open_signals
 from .box_streams import Streams, refuse_input
 from .box_wire import EXIT_NO_CHANNEL, Channel, Message
 
 _REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
-_SIGNALS = {int(number) for number in signal.valid_signals()}
-_BETWEEN = _SIGNALS - {int(signal.SIGINT)}
-"""Signals that wait until the next cell: a handler of user code would run, and raise, in code of ours. An interrupt
-that comes too late is ignored instead."""
-_TIMERS = {
-    signal.ITIMER_REAL: int(signal.SIGALRM),
-    signal.ITIMER_VIRTUAL: int(signal.SIGVTALRM),
-    signal.ITIMER_PROF: int(signal.SIGPROF),
-}
+_reserve = Reserve()
 _exit = os._exit
-_setrlimit = resource.setrlimit
 _getpid = os.getpid
 
 
@@ -88,9 +79,9 @@ class Worker:
         self._streams.teach_print()
         builtins.display = self._shows.display  # type: ignore[attr-defined]
         builtins.final_answer = self._answer.final_answer  # type: ignore[attr-defined]
-        _after_import("asyncio", self._loop.teach)
-        _after_import("inspect", self._teach_inspect)
-        _after_import("matplotlib.pyplot", self._teach_pyplot)
+        after_import("asyncio", self._loop.teach)
+        after_import("inspect", self._teach_inspect)
+        after_import("matplotlib.pyplot", self._teach_pyplot)
 
     def serve(self) -> None:
         """Take commands until the supervisor is gone."""
@@ -128,17 +119,16 @@ class Worker:
         # It would silence a warning because the same line of an earlier cell gave it.
         namespace.pop("__warningregistry__", None)
         sys.modules["__main__"] = self._main
-        spent = _cpu_seconds()
+        spent = cpu_seconds()
         done: Message = {"op": "done", "id": message["id"], "stored": set(), "kind": "ok"}
         try:
             try:
-                _signal.signal(signal.SIGINT, self._on_interrupt)
                 self._in_cell = True
-                _signal.pthread_sigmask(signal.SIG_UNBLOCK, _BETWEEN)
+                open_signals(self._on_interrupt)
                 self._execute(message["code"], "{}{}>".format(CELL_PREFIX, message["number"]), namespace, done)
             finally:
                 self._in_cell = False
-                cancelled = _quieten(self._on_interrupt)
+                cancelled = close_signals(self._on_interrupt)
         except KeyboardInterrupt:
             done["kind"] = "interrupted"
         self._streams.end()
@@ -150,8 +140,8 @@ class Worker:
         done["all"] = sorted(user_names(namespace))[:2000]
         done["answer"] = self._answer.given
         done["notes"] = self._shows.notes + cancelled
-        done["cpu_s"] = _cpu_seconds() - spent
-        done["peak"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, _children_peak())
+        done["cpu_s"] = cpu_seconds() - spent
+        done["peak"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, children_peak())
         done["pipes"] = self._streams.in_place
         done["threads"] = len(sys._current_frames()) - 1
         return done
@@ -222,7 +212,7 @@ class Worker:
         try:
             if _fork():
                 _exit(0)
-            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             set_oom_score(0)
             set_dumpable(False)
             with contextlib.suppress(OSError):
@@ -234,9 +224,9 @@ class Worker:
             self._channel.receive()
             set_dumpable(True)
             set_oom_score(WORKER_OOM_SCORE)
-            while signal.sigtimedwait(_SIGNALS, 0):
+            while signal.sigtimedwait(SIGNALS, 0):
                 continue
-            _signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             # `random` reseeds itself in a fork; the interpreter that goes on must go on with the same numbers.
             if random:
                 random.setstate(seed)
@@ -280,68 +270,6 @@ def _main_module() -> types.ModuleType:
     return main
 
 
-class _Reserve:
-    """Memory and descriptors that user code cannot use up.
-
-    While it runs, the worker's limits are a little lower than they are for the code around it, so that a cell which
-    fills the memory or opens every descriptor can still be reported, and the next one be compiled, which may free them.
-    """
-
-    SPARE = 24 << 20
-
-    def __init__(self) -> None:
-        self._low: list[tuple[int, tuple[int, int]]] = []
-        self._high: list[tuple[int, tuple[int, int]]] = []
-
-    def limit(self, data: int) -> None:
-        """Set the limits.
-
-        Args:
-            data: bytes of private memory; 0 is without.
-        """
-        self._low, self._high = [], []
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        for kind, low, high in ((resource.RLIMIT_NOFILE, soft, hard), (resource.RLIMIT_DATA, data, data + self.SPARE)):
-            if low:
-                self._low.append((kind, (low, high)))
-                self._high.append((kind, (high, high)))
-        self.open()
-
-    def close(self) -> None:
-        """Set the limits of user code."""
-        self._set(self._low)
-
-    def open(self) -> None:
-        """Set the limits of ours."""
-        self._set(self._high)
-
-    def _set(self, limits: list[tuple[int, tuple[int, int]]]) -> None:
-        for kind, limit in limits:
-            # User code may have set a lower one for good.
-            with contextlib.suppress(ValueError, OSError):
-                _setrlimit(kind, limit)
-
-
-_reserve = _Reserve()
-
-
-def _quieten(on_interrupt: Callable[[int, Any], None]) -> list[str]:
-    """Undo what would run code of the cell after its end: handlers, timers, tracing.
-
-    Returns:
-        Notes for the record.
-    """
-    _signal.pthread_sigmask(signal.SIG_BLOCK, _BETWEEN)
-    _signal.signal(signal.SIGINT, on_interrupt)
-    sys.settrace(None)
-    sys.setprofile(None)
-    ringing = {number for timer, number in _TIMERS.items() if _signal.setitimer(timer, 0)[0]}
-    rung = set(_TIMERS.values()) & _signal.sigpending()
-    if rung:
-        signal.sigtimedwait(rung, 0)
-    return ["an alarm that was still set at the end of the cell was cancelled"] if ringing | rung else []
-
-
 def _end_child(done: Message) -> None:
     """End a forked child as its own program would have ended."""
     code = {"ok": 0, "exit": done.get("code", 0)}.get(done["kind"], 1)
@@ -373,27 +301,6 @@ def _reap_children() -> None:
             continue
 
 
-def _cpu_seconds() -> float:
-    total = 0.0
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        usage = resource.getrusage(who)
-        total += usage.ru_utime + usage.ru_stime
-    return total
-
-
-_peak_of_children = 0
-
-
-def _children_peak() -> int:
-    """Peak of children that this cell waited for: the kernel keeps only the highest of all, so only a rise counts."""
-    global _peak_of_children
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    if peak <= _peak_of_children:
-        return 0
-    _peak_of_children = peak
-    return peak
-
-
 def _exit_code(error: SystemExit) -> int:
     """Exit code of the process that `SystemExit` would have ended."""
     code = error.code
@@ -406,41 +313,6 @@ def _exit_code(error: SystemExit) -> int:
     except Exception as failure:
         print(f"<an exit code whose text cannot be made: {type(failure).__name__}>", file=sys.stderr)
     return 1
-
-
-class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Call a function once a module has been imported."""
-
-    def __init__(self, name: str, call: Callable[[Any], None]) -> None:
-        self._name = name
-        self._call = call
-        self._real: Any = None
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if fullname != self._name or self not in sys.meta_path:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        self._real, spec.loader = spec.loader, self
-        return spec
-
-    def create_module(self, spec: Any) -> Any:
-        return self._real.create_module(spec)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._real
-        self._real.exec_module(module)
-        self._call(module)
-
-
-def _after_import(name: str, call: Callable[[Any], None]) -> None:
-    if name in sys.modules:
-        call(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _AfterImport(name, call))
 
 
 def main(fd: int, data_limit: int) -> None:
@@ -461,7 +333,7 @@ def main(fd: int, data_limit: int) -> None:
     sys.dont_write_bytecode = True
     _main_thread = get_ident()
     signal.signal(signal.SIGINT, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _BETWEEN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, BETWEEN)
     worker = Worker(channel)
     channel.send({"op": "ready", "pid": os.getpid(), "python": sys.version.split()[0], "started": time.monotonic()})
     worker.serve()

@@ -81,9 +81,7 @@ def run_build(
     return image_id
 
 
-def run_program(
-    command: Sequence[str], on_line: OnLine, environment: Mapping[str, str] | None = None
-) -> None:
+def run_program(command: Sequence[str], on_line: OnLine, environment: Mapping[str, str] | None = None) -> None:
     """Run a program of this machine.
 
     Raises:

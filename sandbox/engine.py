@@ -161,12 +161,8 @@ def _unreachable(error: BaseException) -> SandboxUnavailable:
         else "Start Docker, or run `scripts/engine`, which installs and starts one on Debian and Ubuntu."
     )
     if any(isinstance(link, TimeoutError | requests.Timeout) for link in chain) or "timed out" in text:
-        return SandboxUnavailable(
-            f"The Docker engine {where} did not answer within {ANSWER_S:g} seconds. {remedy}"
-        )
-    if any(
-        isinstance(link, FileNotFoundError | ConnectionError | requests.ConnectionError) for link in chain
-    ):
+        return SandboxUnavailable(f"The Docker engine {where} did not answer within {ANSWER_S:g} seconds. {remedy}")
+    if any(isinstance(link, FileNotFoundError | ConnectionError | requests.ConnectionError) for link in chain):
         return SandboxUnavailable(f"No Docker engine answers {where}. {remedy}")
     return SandboxUnavailable(f"The Docker engine {where} cannot be used: {reason(error)}. {remedy}")
 

@@ -25,7 +25,18 @@ _SUPERVISOR = (
     "box_interpreters",
     "box_supervisor",
 )
-_WORKER = ("box_wire", "box_proc", "box_streams", "box_code", "box_names", "box_show", "box_worker")
+_WORKER = (
+    "box_wire",
+    "box_proc",
+    "box_imports",
+    "box_reserve",
+    "box_signals",
+    "box_streams",
+    "box_code",
+    "box_names",
+    "box_show",
+    "box_worker",
+)
 
 BOOT = (
     "import os\n"

@@ -92,9 +92,7 @@ def test_without_an_engine_everything_else_is_still_looked_at(no_engine: None) -
     assert NOWHERE in _named(checks, "Docker engine").detail
 
 
-def test_every_failed_check_has_a_remedy(
-    no_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_failed_check_has_a_remedy(no_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("ACTLOOP_DATA_DIR", str(tmp_path / "file" / "data"))
     failed = [check for check in diagnose() if not check.ok]

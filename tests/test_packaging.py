@@ -54,9 +54,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_package_on_disk_is_listed() -> None:
     listed = {folder.resolve() for folder in _folders().values()}
     tops = [folder for folder in ROOT.iterdir() if (folder / "__init__.py").is_file()]
-    on_disk = {
-        init.parent.resolve() for top in tops if top.name not in ("tests", "bench") for init in _inits(top)
-    }
+    on_disk = {init.parent.resolve() for top in tops if top.name not in ("tests", "bench") for init in _inits(top)}
     assert on_disk == listed
 
 

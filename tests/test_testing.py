@@ -44,9 +44,7 @@ def test_replies_come_in_order_of_the_prompt_not_of_the_calls() -> None:
 
 def test_two_models_of_one_script_say_the_same() -> None:
     prompt = after("x")
-    assert (
-        ScriptedModel(["a", "b"]).invoke(prompt).text == ScriptedModel(["a", "b"]).invoke(prompt).text == "b"
-    )
+    assert ScriptedModel(["a", "b"]).invoke(prompt).text == ScriptedModel(["a", "b"]).invoke(prompt).text == "b"
 
 
 def test_the_end_of_the_script_is_told() -> None:

@@ -59,9 +59,7 @@ def test_nothing_runs_before_the_answer(make: "Make", thread: RunnableConfig, co
 
 
 @pytest.mark.parametrize("answer", [False, "yes please", 1, {"decision": "maybe"}, {"decision": "edit"}])
-def test_anything_but_a_clear_yes_is_a_no(
-    make: "Make", thread: RunnableConfig, counter: str, answer: Any
-) -> None:
+def test_anything_but_a_clear_yes_is_a_no(make: "Make", thread: RunnableConfig, counter: str, answer: Any) -> None:
     agent = make([cell(ASKED.format(name=counter)), "FINAL ANSWER: done", "FINAL ANSWER: done"])
     paused(agent.invoke({"task": "Count it."}, thread))
     out = agent.invoke(Command(resume=answer), thread)

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 
 from actloop import Limits
 from actloop.errors import ConfigError, InputError
 from actloop.nodes.asking import usage_of
+from actloop.sandbox.session import BoxSession
 from actloop.testing import ScriptedModel
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import Make
+    from tests.graph.conftest import Boxes, Make
 
 PNG = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])"
 
@@ -187,7 +188,7 @@ def test_tokens_of_all_requests_are_added_up(make: "Make", thread: RunnableConfi
     out = make([cell("print(7)"), "FINAL ANSWER: 7"]).invoke({"task": "Compute it."}, thread)
     spent = [usage_of(message) for message in out["messages"] if isinstance(message, AIMessage)]
     for name in ("input_tokens", "output_tokens", "model_calls"):
-        assert out["usage"][name] == sum(usage[name] for usage in spent)  # type: ignore[literal-required]
+        assert out["usage"][name] == sum(usage[name] for usage in spent)
 
 
 # -- final_answer in a cell ---------------------------------------------------------------------------------------
@@ -243,11 +244,16 @@ def test_two_threads_see_nothing_of_each_other(make: "Make") -> None:
         assert "alone" in observations(out)[0]
 
 
-def test_a_run_without_a_thread_leaves_no_box(make: "Make", boxes: Any) -> None:
+def test_a_run_without_a_thread_leaves_no_box(make: "Make", boxes: "Boxes", monkeypatch: pytest.MonkeyPatch) -> None:
     agent = make.own([cell("print(7)"), "FINAL ANSWER: 7"], checkpointer=False)
     opened: list[str] = []
     get = agent.sessions.get
-    agent.sessions.get = lambda thread: (opened.append(thread), get(thread))[1]  # type: ignore[method-assign]
+
+    def noted(thread: str) -> BoxSession:
+        opened.append(thread)
+        return get(thread)
+
+    monkeypatch.setattr(agent.sessions, "get", noted)
     assert agent.invoke({"task": "Compute it."})["status"] == "success"
     assert not agent.sessions.has(opened[0])
     until = time.monotonic() + 10
@@ -294,7 +300,7 @@ def test_files_given_with_messages_are_told_of_as_well(make: "Make", thread: Run
     path = tmp_path / "a.csv"
     path.write_text("x\n41\n")
     model = ScriptedModel([cell("print(open('data.csv').read())"), "FINAL ANSWER: 41"])
-    out = make(model).invoke({"messages": [("user", "Read it.")], "files": {"data.csv": str(path)}}, thread)
+    out = make(model).invoke({"messages": [HumanMessage("Read it.")], "files": {"data.csv": str(path)}}, thread)
     assert out["answer"] == "41"
     assert any("data.csv" in message.text for message in model.requests[0])
 
@@ -357,21 +363,20 @@ def test_a_file_that_is_gone_when_the_box_is_new_ends_the_run_in_words(
 
 
 @pytest.mark.parametrize(
-    "given", [{"task": "  \n\t"}, {"task": 5}, {"messages": []}, {"messages": [("ai", "hm")]}, {"task": "x", "files": 5}]
+    "given",
+    [{"task": "  \n\t"}, {"task": 5}, {"messages": []}, {"messages": [("ai", "hm")]}, {"task": "x", "files": 5}],
 )
-def test_input_that_says_nothing_is_refused_in_a_sentence(
-    make: "Make", thread: RunnableConfig, given: dict[str, Any]
-) -> None:
+def test_input_that_says_nothing_is_refused_in_a_sentence(make: "Make", thread: RunnableConfig, given: Any) -> None:
     agent = make(["Hello."])
     with pytest.raises(ConfigError, match=r"(task|files)"):
-        agent.invoke(given, thread)  # type: ignore[call-overload]
+        agent.invoke(given, thread)
 
 
 def test_a_thread_is_well_after_input_that_was_refused(make: "Make", thread: RunnableConfig) -> None:
     agent = make(["Hello."])
     with pytest.raises(ConfigError):
         agent.invoke({"task": "  "}, thread)
-    assert agent.invoke({"messages": [("user", "Say hello.")]}, thread)["status"] == "success"
+    assert agent.invoke({"messages": [HumanMessage("Say hello.")]}, thread)["status"] == "success"
 
 
 def test_a_task_that_was_never_begun_is_not_mixed_into_the_next(make: "Make", thread: RunnableConfig) -> None:
@@ -384,7 +389,7 @@ def test_a_task_that_was_never_begun_is_not_mixed_into_the_next(make: "Make", th
     agent = make(model)
     with pytest.raises(KeyboardInterrupt):
         agent.invoke({"task": "First task."}, thread)
-    agent.invoke({"messages": [("user", "Say hello.")]}, thread)
+    agent.invoke({"messages": [HumanMessage("Say hello.")]}, thread)
     assert [message.text for message in model.requests[-1][1:]] == ["Say hello."]
 
 

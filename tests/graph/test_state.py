@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from actloop.errors import SessionBusy
 from actloop.graph.checkpoints import SqliteCheckpoints, strict_serializer
 from actloop.nodes.plain import plain
-from actloop.testing import ScriptedModel
+from actloop.testing import Reply, ScriptedModel
 
 if TYPE_CHECKING:
     from tests.graph.conftest import Boxes, Make
@@ -71,7 +71,7 @@ def test_every_checkpoint_holds_plain_data_and_messages_only(
 ) -> None:
     path = tmp_path / "in.csv"
     path.write_text("x\n1\n")
-    replies = [
+    replies: list[Reply] = [
         call({"code": ODD, "timeout": 2**70, "odd": float("nan")}, "c1"),
         cell("import matplotlib.pyplot as plt\nplt.plot([1])\nopen('x.txt', 'w').write('x')\n1 / 0"),
         cell("final_answer({'f': f, 'm': math})"),
@@ -265,7 +265,7 @@ def test_a_run_stopped_in_its_cell_leaves_no_open_call(make: "Make", thread: Run
 
 
 def test_calls_that_a_stored_history_left_open_are_answered(make: "Make", thread: RunnableConfig) -> None:
-    history = [HumanMessage("Run it."), call({"code": "1"}, "a"), HumanMessage("Well?")]
+    history: list[AnyMessage] = [HumanMessage("Run it."), call({"code": "1"}, "a"), HumanMessage("Well?")]
     model = strict(["never", "QUESTION: What now?"])
     assert make(model).invoke({"messages": history}, thread)["status"] == "needs_input"
     (answer,) = [message for message in model.requests[0] if isinstance(message, ToolMessage)]
@@ -274,7 +274,7 @@ def test_calls_that_a_stored_history_left_open_are_answered(make: "Make", thread
 
 def test_an_id_that_is_used_again_is_answered_again(make: "Make", thread: RunnableConfig) -> None:
     bad = {"id": "c1", "name": "run_python", "args": "{oops", "error": "cut off"}
-    history = [
+    history: list[AnyMessage] = [
         HumanMessage("Run it."),
         call({"code": "1"}, "c1"),
         ToolMessage("1", tool_call_id="c1"),

@@ -120,9 +120,7 @@ def test_arguments_that_came_as_an_object_are_taken(server: "FakeServer", fake: 
     assert call["args"] == {"code": "print(1)"}
 
 
-def test_a_plain_chat_openai_with_odd_arguments_raises_nothing(
-    server: "FakeServer", fake: ModuleType
-) -> None:
+def test_a_plain_chat_openai_with_odd_arguments_raises_nothing(server: "FakeServer", fake: ModuleType) -> None:
     model = ChatOpenAI(model="m", base_url=server.url, api_key="k")  # type: ignore[arg-type]
     server.says(None, tool_calls=[fake.call(DOUBLE)])
     (bad,) = ask(model, PROMPT, tools=[run_python]).invalid_tool_calls
@@ -132,9 +130,7 @@ def test_a_plain_chat_openai_with_odd_arguments_raises_nothing(
 
 
 @pytest.mark.parametrize("arguments", ['{"code": "print(1)\\nimport o', DOUBLE])
-def test_a_streamed_call_that_is_not_whole_is_invalid(
-    server: "FakeServer", fake: ModuleType, arguments: str
-) -> None:
+def test_a_streamed_call_that_is_not_whole_is_invalid(server: "FakeServer", fake: ModuleType, arguments: str) -> None:
     head, tail = arguments[:9], arguments[9:]
     server.streams(
         [

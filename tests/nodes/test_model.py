@@ -193,8 +193,7 @@ def test_a_provider_that_langchain_does_not_know_is_a_config_error(monkeypatch: 
 
 def test_the_import_of_the_module_loads_no_sdk() -> None:
     code = (
-        "import sys, actloop.nodes.model, actloop.nodes.asking\n"
-        "print({'openai', 'langchain_openai'} & {*sys.modules})"
+        "import sys, actloop.nodes.model, actloop.nodes.asking\nprint({'openai', 'langchain_openai'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -7,12 +7,8 @@ from actloop.nodes.model_failures import BAD_REQUEST, BY_NAME, FAILING, RATE_LIM
 
 
 def exceptions_of(module: object, package: str) -> list[type[Exception]]:
-    found = [
-        item for item in list(vars(module).values()) if isinstance(item, type) and issubclass(item, Exception)
-    ]
-    return [
-        item for item in found if item.__module__.partition(".")[0] == package and item.__name__[0] != "_"
-    ]
+    found = [item for item in list(vars(module).values()) if isinstance(item, type) and issubclass(item, Exception)]
+    return [item for item in found if item.__module__.partition(".")[0] == package and item.__name__[0] != "_"]
 
 
 def family(cls: type[Exception]) -> set[type[Exception]]:
@@ -23,11 +19,7 @@ HOMES = ("openai", "openai._exceptions")
 """Modules of the client's own errors; those of other modules belong to features that no chat model uses."""
 
 OPENAI = sorted(
-    (
-        cls
-        for cls in {*exceptions_of(openai, "openai"), *family(openai.OpenAIError)}
-        if cls.__module__ in HOMES
-    ),
+    (cls for cls in {*exceptions_of(openai, "openai"), *family(openai.OpenAIError)} if cls.__module__ in HOMES),
     key=lambda cls: cls.__name__,
 )
 
@@ -39,9 +31,7 @@ def test_every_error_of_openai_has_a_row(cls: type[Exception]) -> None:
 
 def test_every_model_error_of_langchain_has_a_row() -> None:
     base = langchain_core.exceptions.ModelError
-    classes = [
-        cls for cls in exceptions_of(langchain_core.exceptions, "langchain_core") if issubclass(cls, base)
-    ]
+    classes = [cls for cls in exceptions_of(langchain_core.exceptions, "langchain_core") if issubclass(cls, base)]
     assert len(classes) > 5
     assert {f"langchain_core.{cls.__name__}" for cls in [*classes, base]} <= BY_NAME.keys()
 

@@ -21,6 +21,7 @@ from actloop.sandbox import aopen_session, open_session
 from actloop.sandbox import docker as docker_box
 from actloop.sandbox import session as session_module
 from actloop.sandbox.engine import connect
+from actloop.sandbox.program import BOOT
 from actloop.sandbox.session import BoxSession
 
 Open = Callable[..., BoxSession]
@@ -115,7 +116,7 @@ def test_an_interpreter_that_does_not_start_is_told_and_leaves_no_box(
 
 
 def test_an_interpreter_that_starts_slowly_is_waited_for(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker_box, "BOOT", "import time; time.sleep(3)\n" + docker_box.BOOT)
+    monkeypatch.setattr(docker_box, "BOOT", "import time; time.sleep(3)\n" + BOOT)
     with open_session("docker") as session:
         assert session.run("1 + 1").result == "2"
 
@@ -182,7 +183,13 @@ async def test_an_async_session_opens_and_closes(engine: docker.DockerClient, im
 
 @pytest.mark.usefixtures("nothing_left")
 def test_sessions_leave_no_box_whatever_their_cells_did(image: str) -> None:
-    for code in ("1", "1 / 0", "import os; os._exit(3)", "while True: pass", "import subprocess; subprocess.Popen(['sleep', '99'])"):
+    for code in (
+        "1",
+        "1 / 0",
+        "import os; os._exit(3)",
+        "while True: pass",
+        "import subprocess; subprocess.Popen(['sleep', '99'])",
+    ):
         with open_session("docker") as session:
             session.run(code, timeout=0.3)
 
@@ -360,7 +367,8 @@ def test_the_supervisor_can_be_neither_read_nor_ended(session: BoxSession) -> No
     record = session.run(
         "import os, signal\nopened = []\nfor part in ('mem', 'environ', 'maps', 'fd/0', 'fd/1'):\n"
         "    try:\n        open('/proc/1/' + part, 'rb').read(1); opened.append(part)\n    except OSError: pass\n"
-        "for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGHUP): os.kill(1, number)\n"
+        "for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, "
+        "signal.SIGHUP): os.kill(1, number)\n"
         "opened"
     )
     assert (record.outcome, record.result) == ("ok", "[]"), record

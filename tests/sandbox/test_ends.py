@@ -1,7 +1,7 @@
 """When the interpreter dies: the end is told as what it was, and the variables of the turns before are there."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -134,8 +134,10 @@ def test_the_copy_cannot_be_woken_or_read_from_inside(session: BoxSession) -> No
 def test_signals_to_the_copy_do_not_wake_or_end_it(session: BoxSession) -> None:
     session.run("kept = 1")
     session.run(
-        "import os, signal\nothers = [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]\n"
-        "for pid in others:\n    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGALRM):\n"
+        "import os, signal\n"
+        "others = [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]\n"
+        "for pid in others:\n"
+        "    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGALRM):\n"
         "        os.kill(pid, number)"
     )
     died(session, "import os; os._exit(3)")
@@ -158,12 +160,16 @@ def test_a_cell_that_dies_has_no_effect_on_variables_but_on_files(session: BoxSe
 def test_random_numbers_are_not_repeated_nor_reseeded_by_a_take_over(session: BoxSession) -> None:
     session.run("import random, copy\nrandom.seed(5)\nfirst = random.random()")
     session.run("import os; os._exit(3)")
-    record = session.run("again = random.random()\nr = random.Random(5); r.random()\nagain == r.random(), again != first")
+    record = session.run(
+        "again = random.random()\nr = random.Random(5); r.random()\nagain == r.random(), again != first"
+    )
     assert record.result == "(True, True)"
 
 
 def test_numpy_random_numbers_go_on_after_a_take_over(session: BoxSession) -> None:
-    session.run("import numpy as np\nnp.random.seed(5); first = np.random.rand()\ng = np.random.default_rng(1); g.random()")
+    session.run(
+        "import numpy as np\nnp.random.seed(5); first = np.random.rand()\ng = np.random.default_rng(1); g.random()"
+    )
     session.run("import os; os._exit(3)")
     record = session.run(
         "s = np.random.RandomState(5); s.rand()\nh = np.random.default_rng(1); h.random()\n"
@@ -174,7 +180,9 @@ def test_numpy_random_numbers_go_on_after_a_take_over(session: BoxSession) -> No
 
 def test_figures_and_pools_work_after_a_take_over(session: BoxSession) -> None:
     session.run("import os; os._exit(3)")
-    record = session.run("import multiprocessing as mp\ndef sq(n): return n * n\nwith mp.Pool(2) as p:\n    v = p.map(sq, [1, 2, 3])\nv")
+    record = session.run(
+        "import multiprocessing as mp\ndef sq(n): return n * n\nwith mp.Pool(2) as p:\n    v = p.map(sq, [1, 2, 3])\nv"
+    )
     assert record.result == "[1, 4, 9]"
 
 
@@ -203,8 +211,8 @@ def test_closing_all_descriptors_is_told_and_survived(session: BoxSession) -> No
 
 
 @pytest.fixture
-def small(open_box: Open) -> Iterator[BoxSession]:
-    yield open_box(memory="128m", disk="16m", wall_s=20)
+def small(open_box: Open) -> BoxSession:
+    return open_box(memory="128m", disk="16m", wall_s=20)
 
 
 def test_many_small_allocations_past_the_limit_are_out_of_memory_and_can_be_freed(small: BoxSession) -> None:

@@ -49,17 +49,13 @@ def test_the_engine_answers(engine: docker.DockerClient) -> None:
         "-",
     ],
 )
-def test_a_wrong_docker_host_is_one_error_with_the_next_step(
-    host: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_docker_host_is_one_error_with_the_next_step(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(errors.SandboxUnavailable, match="DOCKER_HOST"):
         connect()
 
 
-def test_an_engine_that_says_nothing_costs_seconds_not_minutes(
-    silent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_says_nothing_costs_seconds_not_minutes(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", silent)
     began = time.monotonic()
     with pytest.raises(errors.SandboxUnavailable, match="did not answer within 5 seconds"):

@@ -75,7 +75,8 @@ def test_a_class_of_one_cell_pickles_in_the_next(run: Run) -> None:
 def test_dataclasses_enums_and_named_tuples_pickle_and_compare(run: Run) -> None:
     record = run(
         "import copy, dataclasses, enum, pickle, typing\n"
-        "@dataclasses.dataclass(frozen=True)\nclass D:\n    a: int\n    b: list[int] = dataclasses.field(default_factory=list)\n"
+        "@dataclasses.dataclass(frozen=True)\nclass D:\n    a: int\n"
+        "    b: list[int] = dataclasses.field(default_factory=list)\n"
         "class E(enum.Enum):\n    X = 1\n"
         "class N(typing.NamedTuple):\n    n: int\n",
         "all(pickle.loads(pickle.dumps(v)) == v == copy.deepcopy(v) for v in (D(1, [2]), E.X, N(3)))",
@@ -114,7 +115,8 @@ def test_asyncio_run_works_in_a_cell_that_also_awaits(run: Run) -> None:
 def test_asyncio_run_inside_a_coroutine_of_asyncio_run_is_still_refused(session: BoxSession) -> None:
     record = session.run(
         "import asyncio\nasync def inner(): return 1\n"
-        "async def outer():\n    c = inner()\n    try:\n        return asyncio.run(c)\n    finally:\n        c.close()\n"
+        "async def outer():\n    c = inner()\n    try:\n        return asyncio.run(c)\n"
+        "    finally:\n        c.close()\n"
         "asyncio.run(outer())"
     )
     assert record.error is not None
@@ -186,7 +188,9 @@ def test_an_exit_inside_top_level_await_keeps_the_session(session: BoxSession) -
 
 
 def test_an_exit_in_a_thread_does_not_end_the_cell(run: Run) -> None:
-    record = run("import sys, threading\nt = threading.Thread(target=sys.exit, args=(3,)); t.start(); t.join()\nprint(1)")
+    record = run(
+        "import sys, threading\nt = threading.Thread(target=sys.exit, args=(3,)); t.start(); t.join()\nprint(1)"
+    )
     assert record.stdout.text == "1\n"
 
 
@@ -331,7 +335,10 @@ def test_a_logging_handler_works_in_later_cells(run: Run) -> None:
 
 
 def test_a_handler_on_stdout_and_a_saved_stream_work_in_later_cells(run: Run) -> None:
-    run("import logging, sys\nout = sys.stdout\nlog = logging.getLogger('own'); log.addHandler(logging.StreamHandler(out))")
+    run(
+        "import logging, sys\nout = sys.stdout\n"
+        "log = logging.getLogger('own'); log.addHandler(logging.StreamHandler(out))"
+    )
     assert run("log.warning('two'); print('three', file=out)").stdout.text == "two\nthree\n"
 
 

@@ -64,7 +64,7 @@ def test_files_above_the_limit_are_refused_both_ways(open_box: Open) -> None:
 
 def test_a_file_that_does_not_fit_on_the_disk_is_refused_and_leaves_nothing(open_box: Open) -> None:
     session = open_box(disk="4m")
-    with pytest.raises(FileRefused, match="No space|too large"):
+    with pytest.raises(FileRefused, match=r"No space|too large"):
         session.put("big", bytes(6 << 20))
     assert session.ls() == []
     session.put("small", b"x")
@@ -97,7 +97,18 @@ def test_a_path_that_leaves_the_workspace_or_is_no_path_is_refused(session: BoxS
 
 @pytest.mark.parametrize(
     "path",
-    ["a b.txt", "ä€😀.txt", "-rf", "new\nline.txt", "quote'\".txt", "a/b/c/d.txt", "/workspace/abs.txt", "./dot.txt", "~", "*"],
+    [
+        "a b.txt",
+        "ä€😀.txt",
+        "-rf",
+        "new\nline.txt",
+        "quote'\".txt",
+        "a/b/c/d.txt",
+        "/workspace/abs.txt",
+        "./dot.txt",
+        "~",
+        "*",
+    ],
 )
 def test_odd_but_honest_names_work(session: BoxSession, path: str) -> None:
     session.put(path, b"x")
@@ -107,7 +118,7 @@ def test_odd_but_honest_names_work(session: BoxSession, path: str) -> None:
 
 def test_a_missing_file_is_a_missing_file(session: BoxSession) -> None:
     for path in ("nothing.txt", "no/folder.txt"):
-        with pytest.raises(FileNotFoundError, match="nothing|folder"):
+        with pytest.raises(FileNotFoundError, match=r"nothing|folder"):
             session.get(path)
 
 
@@ -129,7 +140,10 @@ def test_a_file_is_not_a_folder(session: BoxSession) -> None:
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "/proc/self/environ", "/dev/zero", "real.txt", "missing", "link"])
 def test_a_link_is_neither_read_nor_written_through(session: BoxSession, target: str) -> None:
-    session.run(f"import os\nopen('real.txt', 'w').write('real')\nif os.path.lexists('link'): os.remove('link')\nos.symlink({target!r}, 'link')")
+    session.run(
+        f"import os\nopen('real.txt', 'w').write('real')\n"
+        f"if os.path.lexists('link'): os.remove('link')\nos.symlink({target!r}, 'link')"
+    )
     with pytest.raises(FileRefused):
         session.get("link")
     assert "link" not in paths(session)
@@ -150,7 +164,8 @@ def test_a_linked_folder_is_neither_entered_nor_listed(session: BoxSession) -> N
 
 def test_special_files_are_refused_at_once(session: BoxSession) -> None:
     made = session.run(
-        "import os, socket\ns = socket.socket(socket.AF_UNIX); s.bind('socket')\ntry: os.mkfifo('fifo')\nexcept OSError: print('no fifo')"
+        "import os, socket\ns = socket.socket(socket.AF_UNIX); s.bind('socket')\n"
+        "try: os.mkfifo('fifo')\nexcept OSError: print('no fifo')"
     )
     begin = time.monotonic()
     for name in ["socket"] + ["fifo"] * ("no fifo" not in made.stdout.text):
@@ -177,7 +192,9 @@ def test_a_file_that_may_not_be_read_is_refused(session: BoxSession) -> None:
 
 def test_a_file_that_shrinks_while_it_is_read_ends(session: BoxSession) -> None:
     session.put("moving", bytes(4 << 20))
-    cell = session.start("import time\nfor n in range(60):\n    open('moving', 'wb').write(bytes((60 - n) << 16)); time.sleep(0.01)")
+    cell = session.start(
+        "import time\nfor n in range(60):\n    open('moving', 'wb').write(bytes((60 - n) << 16)); time.sleep(0.01)"
+    )
     while cell.poll() is None:
         assert len(session.get("moving")) <= 4 << 20
     assert cell.wait().outcome == "ok"
@@ -199,7 +216,10 @@ def test_many_files_are_listed_up_to_the_limit(open_box: Open) -> None:
 
 def test_a_tree_without_end_is_listed_in_bounded_time(open_box: Open) -> None:
     session = open_box()
-    session.run("import os\nfor _ in range(500):\n    os.mkdir('d'); os.chdir('d'); open('f', 'w').close()\nos.chdir('/workspace')")
+    session.run(
+        "import os\nfor _ in range(500):\n"
+        "    os.mkdir('d'); os.chdir('d'); open('f', 'w').close()\nos.chdir('/workspace')"
+    )
     begin = time.monotonic()
     assert 0 < len(session.ls()) < 500
     assert time.monotonic() - begin < 2
@@ -208,7 +228,10 @@ def test_a_tree_without_end_is_listed_in_bounded_time(open_box: Open) -> None:
 def test_files_of_a_cell_are_in_its_record(session: BoxSession) -> None:
     session.run("import os\nopen('gone.txt', 'w').write('1'); open('old.txt', 'w').write('1');")
     session.put("put.txt", b"1")
-    record = session.run("os.makedirs('sub', exist_ok=True); open('sub/out.txt', 'w').write('xy'); open('old.txt', 'w').write('22'); os.remove('gone.txt')")
+    record = session.run(
+        "os.makedirs('sub', exist_ok=True); open('sub/out.txt', 'w').write('xy'); "
+        "open('old.txt', 'w').write('22'); os.remove('gone.txt')"
+    )
     assert [(info.path, info.size) for info in record.files.created] == [("sub/out.txt", 2)]
     assert [info.path for info in record.files.changed] == ["old.txt"]
     assert record.files.deleted == ("gone.txt",)
@@ -222,7 +245,10 @@ def test_files_written_by_the_box_are_plain_bytes_on_the_host(session: BoxSessio
 
 
 def test_files_cross_while_a_cell_runs(session: BoxSession) -> None:
-    cell = session.start("import time\nwhile True:\n    try: text = open('late.txt').read(); break\n    except FileNotFoundError: time.sleep(0.01)\ntext")
+    cell = session.start(
+        "import time\nwhile True:\n    try: text = open('late.txt').read(); break\n"
+        "    except FileNotFoundError: time.sleep(0.01)\ntext"
+    )
     session.put("late.txt", b"here")
     assert cell.wait(10).result == "'here'"
 

@@ -35,13 +35,13 @@ def overrun(session: BoxSession, code: str, timeout: float = 0.5) -> tuple[Execu
         "import os\nos.system('sleep 30')",
         "import asyncio\nawait asyncio.sleep(30)",
         "import asyncio\nasyncio.run(asyncio.sleep(30))",
-        "import threading, time\nt = threading.Thread(target=time.sleep, args=(1,)); t.start(); t.join(); time.sleep(30)",
+        "import threading, time\n"
+        "t = threading.Thread(target=time.sleep, args=(1,)); t.start(); t.join(); time.sleep(30)",
         "import queue\nqueue.Queue().get()",
         "import socket\ns = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); s.accept()",
         "import os\nr, w = os.pipe(); os.read(r, 1)",
         "n = 7\nn ** 10 ** 9",
         "import re\nre.match('(a+)+b', 'a' * 40)",
-        "sum(range(10 ** 12))",
         "import concurrent.futures as cf, time\nwith cf.ThreadPoolExecutor(1) as p: time.sleep(30)",
     ],
 )
@@ -60,7 +60,8 @@ def test_code_that_obeys_the_interrupt_keeps_its_variables(session: BoxSession, 
         "import signal\nsignal.signal(signal.SIGINT, lambda *a: None)\nwhile True: pass",
         "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\ntime.sleep(30)",
         "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
-        "import threading\nl = threading.Lock(); l.acquire()\nwhile True:\n    try: l.acquire()\n    except BaseException: pass",
+        "import threading\nl = threading.Lock(); l.acquire()\nwhile True:\n    try: l.acquire()\n"
+        "    except BaseException: pass",
         "sum(range(10 ** 12))",
     ],
 )
@@ -110,7 +111,9 @@ def test_an_interrupted_finally_still_runs(session: BoxSession) -> None:
 
 
 def test_a_time_limit_is_never_an_error_of_the_code(session: BoxSession) -> None:
-    record, _ = overrun(session, "import time\ntry:\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    raise ValueError('x')")
+    record, _ = overrun(
+        session, "import time\ntry:\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    raise ValueError('x')"
+    )
     assert record.error is None
 
 
@@ -182,7 +185,9 @@ def test_a_full_disk_is_an_error_of_the_writer(session: BoxSession) -> None:
 
 
 def test_a_full_disk_leaves_the_output(session: BoxSession) -> None:
-    session.run("with open('big', 'wb') as f:\n    try:\n        while True: f.write(bytes(1 << 20))\n    except OSError: pass")
+    session.run(
+        "with open('big', 'wb') as f:\n    try:\n        while True: f.write(bytes(1 << 20))\n    except OSError: pass"
+    )
     record = session.run("for i in range(50_000): print('row', i)")
     assert record.outcome == "ok"
     assert record.stdout.cut
@@ -208,7 +213,8 @@ def test_too_many_open_files_are_an_error_and_the_next_cell_runs(session: BoxSes
 
 def test_there_is_no_network(session: BoxSession) -> None:
     record = session.run(
-        "import socket\ntry:\n    socket.create_connection(('192.0.2.1', 80), 2)\nexcept OSError as e:\n    print('no route', e.errno)"
+        "import socket\ntry:\n    socket.create_connection(('192.0.2.1', 80), 2)\n"
+        "except OSError as e:\n    print('no route', e.errno)"
     )
     assert record.stdout.text == "no route 101\n"
 

@@ -42,7 +42,10 @@ def test_displays_come_live(session: BoxSession) -> None:
 
 def test_split_characters_come_whole(session: BoxSession) -> None:
     events: list[Event] = []
-    session.run("import os, time\nfor b in 'é€😀'.encode():\n    os.write(1, bytes([b])); time.sleep(0.002)", on_event=events.append)
+    session.run(
+        "import os, time\nfor b in 'é€😀'.encode():\n    os.write(1, bytes([b])); time.sleep(0.002)",
+        on_event=events.append,
+    )
     assert text(events) == "é€😀"
 
 

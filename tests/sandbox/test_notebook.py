@@ -86,7 +86,9 @@ def test_a_table_as_value_is_text_and_html(run: Run) -> None:
 
 
 def test_display_of_a_table_prints_its_text_and_shows_html(run: Run) -> None:
-    record = run("import pandas as pd\ndisplay(pd.DataFrame({'a': [1]}), 'text', 5)\ndisplay(pd.DataFrame({'b': [1]}));")
+    record = run(
+        "import pandas as pd\ndisplay(pd.DataFrame({'a': [1]}), 'text', 5)\ndisplay(pd.DataFrame({'b': [1]}));"
+    )
     assert kinds(record) == ["text/html", "text/html"]
     assert [shown.name for shown in record.displays] == ["table-1.html", "table-2.html"]
     assert "text\n5\n" in record.stdout.text
@@ -104,7 +106,8 @@ def test_open_figures_are_shown_at_the_end(run: Run) -> None:
 
 def test_saving_and_showing_a_plot_is_harmless(run: Run, session: BoxSession) -> None:
     record = run(
-        "import matplotlib.pyplot as plt, os\nplt.plot([1, 2])\nplt.savefig('p.png')\nplt.show()\nprint(os.path.getsize('p.png') > 0)"
+        "import matplotlib.pyplot as plt, os\nplt.plot([1, 2])\nplt.savefig('p.png')\nplt.show()\n"
+        "print(os.path.getsize('p.png') > 0)"
     )
     assert record.output.text == "True\n"
     assert kinds(record) == ["image/png"]
@@ -145,7 +148,10 @@ def test_a_figure_that_cannot_be_drawn_does_not_fail_the_cell(run: Run) -> None:
 
 
 def test_too_many_displays_are_left_out_and_the_record_says_so(run: Run) -> None:
-    record = run("class T:\n    def _repr_html_(self): return '<b>x</b>'\n    def __repr__(self): return 'T'\nfor _ in range(100): display(T())")
+    record = run(
+        "class T:\n    def _repr_html_(self): return '<b>x</b>'\n"
+        "    def __repr__(self): return 'T'\nfor _ in range(100): display(T())"
+    )
     assert 0 < len(record.displays) < 100
     assert any("left out" in note for note in record.notes)
     assert record.stdout.text == "T\n" * 100
@@ -174,7 +180,8 @@ def test_a_figure_of_a_child_process_does_not_disturb_the_record(run: Run) -> No
 
 def test_threads_may_display_at_once(run: Run) -> None:
     record = run(
-        "import threading\nclass T:\n    def _repr_html_(self): return 'x' * 100_000\n    def __repr__(self): return ''\n"
+        "import threading\nclass T:\n    def _repr_html_(self): return 'x' * 100_000\n"
+        "    def __repr__(self): return ''\n"
         "ts = [threading.Thread(target=display, args=(T(), T(), T())) for _ in range(5)]\n"
         "for t in ts: t.start()\nfor t in ts: t.join()"
     )
@@ -185,7 +192,10 @@ def test_threads_may_display_at_once(run: Run) -> None:
 
 
 def test_the_source_of_functions_and_classes_is_found(run: Run) -> None:
-    run("import inspect\nclass Früh:\n    '''Doc.'''\n    def m(self):\n        return 1\n\ndef f(a, b=2):\n    # why\n    return a")
+    run(
+        "import inspect\nclass Früh:\n    '''Doc.'''\n    def m(self):\n        return 1\n\n"
+        "def f(a, b=2):\n    # why\n    return a"
+    )
     record = run("print(inspect.getsource(f)); print(inspect.getsource(Früh)); print(inspect.getsource(Früh.m))")
     assert "def f(a, b=2):\n    # why\n    return a" in record.stdout.text
     assert "class Früh:\n    '''Doc.'''" in record.stdout.text
@@ -202,7 +212,8 @@ def test_cloudpickle_carries_functions_and_classes_to_another_process(run: Run) 
     record = run(
         "import cloudpickle, subprocess, sys\nk = 3\nclass A:\n    def v(self): return k\n"
         "data = cloudpickle.dumps(lambda: A().v() * 2)\n"
-        "subprocess.run([sys.executable, '-c', 'import sys, pickle; print(pickle.load(sys.stdin.buffer)())'], input=data,"
+        "subprocess.run([sys.executable, '-c', 'import sys, pickle; "
+        "print(pickle.load(sys.stdin.buffer)())'], input=data,"
         " capture_output=True).stdout"
     )
     assert record.result == "b'6\\n'"

@@ -15,7 +15,8 @@ Open = Callable[..., BoxSession]
 
 def test_output_of_programs_stands_between_the_cells_own(run: Run) -> None:
     record = run(
-        'import os, subprocess\nprint("one", flush=True)\nos.system("echo two")\nsubprocess.run(["echo", "three"])\nprint("four");'
+        'import os, subprocess\nprint("one", flush=True)\nos.system("echo two")\n'
+        'subprocess.run(["echo", "three"])\nprint("four");'
     )
     assert record.stdout.text == "one\ntwo\nthree\nfour\n"
 
@@ -33,7 +34,8 @@ def test_stdout_and_stderr_keep_their_order(run: Run) -> None:
 
 def test_a_flood_does_not_break_the_order(run: Run) -> None:
     record = run(
-        "import sys\nfor i in range(3000): print(i)\nprint('now', file=sys.stderr)\nfor i in range(3000): print(i)\nprint('end', file=sys.stderr)"
+        "import sys\nfor i in range(3000): print(i)\nprint('now', file=sys.stderr)\n"
+        "for i in range(3000): print(i)\nprint('end', file=sys.stderr)"
     )
     assert record.stdout.total_bytes == 2 * sum(len(f"{i}\n") for i in range(3000))
     lines = record.output.text.splitlines()
@@ -43,7 +45,9 @@ def test_a_flood_does_not_break_the_order(run: Run) -> None:
 
 
 def test_a_program_in_a_flood_keeps_its_place(run: Run) -> None:
-    record = run("import os\nfor i in range(2000): print(i)\nos.system('echo here >&2')\nfor i in range(2000): print(i)")
+    record = run(
+        "import os\nfor i in range(2000): print(i)\nos.system('echo here >&2')\nfor i in range(2000): print(i)"
+    )
     lines = record.output.text.splitlines()
     assert lines.index("here") == 2000
 
@@ -61,7 +65,9 @@ def test_print_is_as_ever(run: Run, code: str) -> None:
 
 def test_print_to_a_file_and_with_wrong_arguments_is_as_ever(session: BoxSession, run: Run) -> None:
     assert run("import io\nf = io.StringIO(); print('x', file=f); f.getvalue()").result == "'x\\n'"
-    assert run("import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()) as f: print('x')\nf.getvalue()").result
+    assert run(
+        "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()) as f: print('x')\nf.getvalue()"
+    ).result
     error = session.run("print('x', wrong=1)").error
     assert error is not None
     assert error.type == "TypeError"
@@ -200,7 +206,8 @@ def test_output_of_a_thread_that_lives_on_is_in_no_later_cell(session: BoxSessio
 def test_a_new_thread_prints_although_a_late_one_ended_in_its_place(session: BoxSession) -> None:
     session.run("import threading\ngo = threading.Event()\nt = threading.Thread(target=go.wait); t.start()")
     record = session.run(
-        "go.set(); t.join()\nfor i in range(5):\n    t = threading.Thread(target=print, args=('new', i)); t.start(); t.join()"
+        "go.set(); t.join()\nfor i in range(5):\n"
+        "    t = threading.Thread(target=print, args=('new', i)); t.start(); t.join()"
     )
     assert record.stdout.text == "".join(f"new {i}\n" for i in range(5))
 

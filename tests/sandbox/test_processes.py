@@ -16,18 +16,25 @@ Run = Callable[..., Execution]
 
 
 def test_a_pool_runs_functions_of_the_cell(run: Run) -> None:
-    record = run("import multiprocessing as mp\ndef sq(n): return n * n", "with mp.Pool(2) as p: r = p.map(sq, range(5))\nr")
+    record = run(
+        "import multiprocessing as mp\ndef sq(n): return n * n", "with mp.Pool(2) as p: r = p.map(sq, range(5))\nr"
+    )
     assert record.result == "[0, 1, 4, 9, 16]"
 
 
 @pytest.mark.parametrize("pool", ["ProcessPoolExecutor", "ThreadPoolExecutor"])
 def test_executors_run_functions_of_the_cell(run: Run, pool: str) -> None:
-    record = run(f"import concurrent.futures as cf\ndef sq(n): return n * n\nwith cf.{pool}(2) as p: r = list(p.map(sq, range(4)))\nr")
+    record = run(
+        f"import concurrent.futures as cf\ndef sq(n): return n * n\n"
+        f"with cf.{pool}(2) as p: r = list(p.map(sq, range(4)))\nr"
+    )
     assert record.result == "[0, 1, 4, 9]"
 
 
 def test_an_error_in_a_pool_reaches_the_cell(session: BoxSession) -> None:
-    record = session.run("import multiprocessing as mp\ndef bad(n): return 1 / n\nwith mp.Pool(1) as p: p.map(bad, [0])")
+    record = session.run(
+        "import multiprocessing as mp\ndef bad(n): return 1 / n\nwith mp.Pool(1) as p: p.map(bad, [0])"
+    )
     assert record.error is not None
     assert record.error.type == "ZeroDivisionError"
 
@@ -45,7 +52,9 @@ def test_a_process_with_a_queue_and_shared_memory_works(open_box: Open) -> None:
 
 
 def test_a_forked_child_that_returns_ends_and_the_cell_is_reported_once(run: Run) -> None:
-    record = run("import os\npid = os.fork()\nprint('parent' if pid else 'child', flush=True)\nif pid: os.wait()\n'value'")
+    record = run(
+        "import os\npid = os.fork()\nprint('parent' if pid else 'child', flush=True)\nif pid: os.wait()\n'value'"
+    )
     assert sorted(record.stdout.text.split()) == ["child", "parent"]
     assert record.result == "'value'"
     assert record.notes == ()
@@ -58,7 +67,8 @@ def test_a_forked_child_that_returns_ends_and_the_cell_is_reported_once(run: Run
 )
 def test_a_forked_child_ends_as_its_code_says(run: Run, end: str, status: int) -> None:
     record = run(
-        f"import os, sys\nif (pid := os.fork()) == 0:\n    {end}\nelse:\n    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])\n"
+        f"import os, sys\nif (pid := os.fork()) == 0:\n    {end}\nelse:\n"
+        f"    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])\n"
         "    print(status)"
     )
     assert record.stdout.text == f"{status}\n"
@@ -90,10 +100,13 @@ def test_zombies_are_not_reported_as_running(run: Run) -> None:
 def test_a_server_in_the_background_serves_later_cells(run: Run) -> None:
     run(
         "import subprocess, sys, time, urllib.request\n"
-        "server = subprocess.Popen([sys.executable, '-m', 'http.server', '8123', '--bind', '127.0.0.1'], stderr=subprocess.DEVNULL,"
+        "server = subprocess.Popen([sys.executable, '-m', 'http.server', '8123', '--bind', "
+        "'127.0.0.1'], stderr=subprocess.DEVNULL,"
         " stdout=subprocess.DEVNULL)\ntime.sleep(1.5)"
     )
-    record = run("status = urllib.request.urlopen('http://127.0.0.1:8123/').status\nserver.kill(); server.wait(); status")
+    record = run(
+        "status = urllib.request.urlopen('http://127.0.0.1:8123/').status\nserver.kill(); server.wait(); status"
+    )
     assert record.result == "200"
 
 
@@ -115,7 +128,9 @@ def test_threads_of_one_cell_serve_the_next(run: Run) -> None:
 
 
 def test_an_end_with_threads_says_that_they_are_gone(session: BoxSession) -> None:
-    session.run("import threading\nstop = threading.Event()\nt = threading.Thread(target=stop.wait); t.start()\nkept = 1")
+    session.run(
+        "import threading\nstop = threading.Event()\nt = threading.Thread(target=stop.wait); t.start()\nkept = 1"
+    )
     record = session.run("import os; os._exit(3)")
     assert record.state == "rolled_back"
     assert any("threads" in note for note in record.notes)
@@ -128,7 +143,10 @@ def test_an_error_in_a_thread_is_on_stderr(run: Run) -> None:
 
 
 def test_a_fork_beside_threads_warns_nobody_of_our_own_doing(session: BoxSession) -> None:
-    session.run("import threading, warnings\nwarnings.simplefilter('error')\nstop = threading.Event()\nthreading.Thread(target=stop.wait).start()")
+    session.run(
+        "import threading, warnings\nwarnings.simplefilter('error')\n"
+        "stop = threading.Event()\nthreading.Thread(target=stop.wait).start()"
+    )
     record = session.run("print('mine')")
     assert (record.outcome, record.output.text) == ("ok", "mine\n")
     session.run("stop.set(); warnings.resetwarnings()")
@@ -141,7 +159,10 @@ def test_a_fork_beside_threads_warns_nobody_of_our_own_doing(session: BoxSession
     "handler", ["lambda *a: print('rang')", "signal.SIG_DFL", "lambda *a: 1 / 0", "lambda *a: exit(3)"]
 )
 def test_an_alarm_that_is_still_set_at_the_end_never_rings_later(session: BoxSession, handler: str) -> None:
-    record = session.run(f"import signal, time\nsignal.signal(signal.SIGALRM, {handler})\nsignal.setitimer(signal.ITIMER_REAL, 0.2)\nkept = 1")
+    record = session.run(
+        f"import signal, time\nsignal.signal(signal.SIGALRM, {handler})\n"
+        f"signal.setitimer(signal.ITIMER_REAL, 0.2)\nkept = 1"
+    )
     assert any("alarm" in note for note in record.notes)
     time.sleep(0.4)
     after = session.run("print('mine'); kept")
@@ -186,11 +207,16 @@ def test_a_cell_may_interrupt_itself(session: BoxSession) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import builtins\nfor n in ('print', 'len', 'isinstance', 'open', 'repr', 'str', 'dict', 'set', 'sorted', 'type'):\n"
+        "import builtins\n"
+        "for n in ('print', 'len', 'isinstance', 'open', 'repr', 'str', 'dict', 'set', 'sorted', 'type'):\n"
         "    globals()['saved_' + n] = getattr(builtins, n)\n    setattr(builtins, n, None)",
-        "import sys\nfor n in [n for n in sys.modules if not n.startswith(('encodings', '_')) and n not in ('sys', 'builtins')]: del sys.modules[n]",
-        "import os\nfor n in ('write', 'read', 'fork', 'getpid', '_exit', 'fstat', 'dup2', 'close'): setattr(os, n, None)",
-        "import time, signal, json, socket\ntime.sleep = time.monotonic = signal.signal = json.dumps = json.loads = socket.socket = None",
+        "import sys\n"
+        "for n in [n for n in sys.modules if not n.startswith(('encodings', '_')) and n not in "
+        "('sys', 'builtins')]: del sys.modules[n]",
+        "import os\n"
+        "for n in ('write', 'read', 'fork', 'getpid', '_exit', 'fstat', 'dup2', 'close'): setattr(os, n, None)",
+        "import time, signal, json, socket\n"
+        "time.sleep = time.monotonic = signal.signal = json.dumps = json.loads = socket.socket = None",
         "import sys\nsys.path[:] = []; sys.meta_path[:] = []; sys.path_hooks[:] = []",
         "import linecache, traceback\nlinecache.getline = traceback.TracebackException = None",
         "import sys\nsys.settrace(lambda *a: 1 / 0); sys.setprofile(lambda *a: None)",
