@@ -49,12 +49,14 @@ class Late:
 
     def take(self) -> None:
         """Count every thread that runs now, but this one, as late."""
-        self.threads = frozenset()
+        late: frozenset[int] = frozenset()
         if len(_frames()) > 1:
             try:
-                self.threads = frozenset(map(int, _listdir("/proc/self/task"))) - {get_native_id()}
+                late = frozenset(map(int, _listdir("/proc/self/task"))) - {get_native_id()}
             except OSError:
                 return
+        # In one step: a thread may write while this one looks.
+        self.threads = late
 
     def here(self) -> bool:
         """Whether the calling thread is one of them."""
