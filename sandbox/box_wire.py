@@ -20,6 +20,8 @@ Message = dict[str, Any]
 
 EXIT_NO_CHANNEL = 213
 """Exit code of a worker that cannot reach the supervisor any more; no code that a program is likely to use."""
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""`json.dumps` with separators makes an encoder for each call."""
 _decode = json.JSONDecoder().raw_decode
 """Without the checks that `json.loads` makes by way of builtins, which user code may have replaced."""
 MAX_LINE = 24 << 20
@@ -28,7 +30,7 @@ MAX_LINE = 24 << 20
 
 def encode_line(message: Message) -> bytes:
     """Write a message as one line."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+    return _encode(message).encode("ascii") + b"\n"
 
 
 def encode_clean_line(message: Message) -> bytes:
@@ -89,7 +91,7 @@ class Channel:
 
     def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
         """Send a message; blocks while the other side does not read."""
-        body = json.dumps(message, separators=(",", ":")).encode("ascii")
+        body = _encode(message).encode("ascii")
         data = struct.pack("!I", len(body)) + body
         if fds:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]

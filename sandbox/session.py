@@ -10,7 +10,6 @@ import base64
 import contextlib
 import itertools
 import threading
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -139,7 +138,9 @@ class BoxSession:
             if self._cell is not None:
                 raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
             patience = self.limits.cell_timeout(timeout) + self.limits.grace_s + SILENCE_S
-            cell = RunningCell(cell_id or uuid.uuid4().hex, self.interrupt, patience, self._on_silence)
+            cell = RunningCell(
+                cell_id or f"{self._name}-{next(self._numbers)}", self.interrupt, patience, self._on_silence
+            )
             self._cell = cell
         request = {
             "op": "run",
