@@ -34,6 +34,8 @@ def text_of(value: object) -> str:
     try:
         text = repr(value)
     except Exception as error:
+        if type(value) is int:
+            return f"<an integer of {value.bit_length()} bits; too many digits to write out>"
         return f"<{type(value).__qualname__} whose repr fails: {type(error).__name__}>"
     if len(text) > MAX_VALUE:
         half = MAX_VALUE // 2

@@ -30,6 +30,7 @@ from typing import Any
 
 from .box_code import CELL_PREFIX, Compiler, Loop, error_info
 from .box_imports import after_import
+from .box_ipython import offer_ipython
 from .box_names import changes, user_names
 from .box_proc import children_peak, cpu_seconds, reset_peak, set_dumpable, set_oom_score
 from .box_reserve import Reserve
@@ -79,6 +80,7 @@ class Worker:
         self._streams.teach_print()
         builtins.display = self._shows.display  # type: ignore[attr-defined]
         builtins.final_answer = self._answer.final_answer  # type: ignore[attr-defined]
+        offer_ipython(self._shows.display)
         after_import("asyncio", self._loop.teach)
         after_import("inspect", self._teach_inspect)
         after_import("matplotlib.pyplot", self._teach_pyplot)

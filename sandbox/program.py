@@ -29,6 +29,7 @@ _WORKER = (
     "box_wire",
     "box_proc",
     "box_imports",
+    "box_ipython",
     "box_reserve",
     "box_signals",
     "box_streams",

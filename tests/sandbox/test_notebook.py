@@ -280,3 +280,17 @@ def test_a_wrong_call_of_final_answer_is_an_error_of_the_cell(session: BoxSessio
     assert record.error is not None
     assert record.error.type == "TypeError"
     assert session.run('final_answer("42")').answer == "42"
+
+
+def test_display_can_be_imported_as_in_a_notebook(run: Run) -> None:
+    execution = run(
+        "from IPython.display import display, HTML, Markdown\nimport IPython\n"
+        "display(HTML('<b>bold</b>'), Markdown('*x*'), 5)\nIPython.get_ipython()"
+    )
+    assert execution.outcome == "ok"
+    assert execution.stdout.text == "<b>bold</b>\n*x*\n5\n"
+    assert kinds(execution) == ["text/html", "text/html"]
+
+
+def test_an_integer_with_too_many_digits_is_named_by_its_size(run: Run) -> None:
+    assert run("10**6000").result == "<an integer of 19932 bits; too many digits to write out>"
