@@ -51,9 +51,6 @@ class Agent(CompiledStateGraph[State, None, Input, Result]):
         if thread is not None:
             with self.sessions.one_run(str(thread), str(part)):
                 yield config
-        elif self.checkpointer:
-            # LangGraph says what is missing.
-            yield config
         else:
             thread = f"run-{uuid.uuid4().hex[:12]}"
             try:

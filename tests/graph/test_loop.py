@@ -244,6 +244,12 @@ def test_two_threads_see_nothing_of_each_other(make: "Make") -> None:
         assert "alone" in observations(out)[0]
 
 
+def test_a_run_needs_no_thread(make: "Make") -> None:
+    agent = make.own(["```python\nprint(6 * 7)\n```", "FINAL ANSWER: 42"])
+    out = agent.invoke({"task": "What is 6 * 7?"})
+    assert (out["status"], out["answer"]) == ("success", "42")
+
+
 def test_a_run_without_a_thread_leaves_no_box(make: "Make", boxes: "Boxes", monkeypatch: pytest.MonkeyPatch) -> None:
     agent = make.own([cell("print(7)"), "FINAL ANSWER: 7"], checkpointer=False)
     opened: list[str] = []
