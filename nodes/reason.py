@@ -4,13 +4,11 @@ from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 
-from actloop.errors import ModelError
 from actloop.state import State
 
-from .asking import aask, ask
 from .context import Context
 from .run import begin, note, run_of
-from .turn import STOP, Next, Turn, accept, failed, prepare
+from .turn import Next, Turn, aask_model, ask_model, prepare
 
 
 def reason(state: State, config: RunnableConfig, *, context: Context) -> Next:
@@ -22,24 +20,12 @@ def reason(state: State, config: RunnableConfig, *, context: Context) -> Next:
     Raises:
         ConfigError: there is no task, or an input file cannot be read.
     """
-    turn = _prepare(state, config, context)
-    if not isinstance(turn, Turn):
-        return turn
-    try:
-        return accept(turn, ask(context.model, turn.prompt, stop=STOP, config=config))
-    except ModelError as error:
-        return failed(turn, error)
+    return ask_model(_prepare(state, config, context), context, config)
 
 
 async def areason(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """`reason` for async callers."""
-    turn = _prepare(state, config, context)
-    if not isinstance(turn, Turn):
-        return turn
-    try:
-        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, config=config))
-    except ModelError as error:
-        return failed(turn, error)
+    return await aask_model(_prepare(state, config, context), context, config)
 
 
 def _prepare(state: State, config: RunnableConfig, context: Context) -> Turn | Next:

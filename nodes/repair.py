@@ -4,15 +4,13 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from actloop.errors import ModelError
 from actloop.protocols import Execution
 from actloop.state import State, Verdict
 
-from .asking import aask, ask
 from .context import Context
 from .diagnosis import advice
 from .run import Run, end, last_reply, note, reply_to, run_of
-from .turn import STOP, Next, Turn, accept, failed, prepare
+from .turn import Next, Turn, aask_model, ask_model, prepare
 
 MAX_DENIALS = 3
 """Cells that the safety check or a person refuses before the run ends."""
@@ -25,24 +23,12 @@ def repair(state: State, config: RunnableConfig, *, context: Context) -> Next:
         To `codegen` with the reply, or to the end after repeated refusals, where repairs are used up, or where the
         provider failed.
     """
-    turn = _prepare(state, context)
-    if not isinstance(turn, Turn):
-        return turn
-    try:
-        return accept(turn, ask(context.model, turn.prompt, stop=STOP, config=config))
-    except ModelError as error:
-        return failed(turn, error)
+    return ask_model(_prepare(state, context), context, config)
 
 
 async def arepair(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """`repair` for async callers."""
-    turn = _prepare(state, context)
-    if not isinstance(turn, Turn):
-        return turn
-    try:
-        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, config=config))
-    except ModelError as error:
-        return failed(turn, error)
+    return await aask_model(_prepare(state, context), context, config)
 
 
 def _prepare(state: State, context: Context) -> Turn | Next:

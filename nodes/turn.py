@@ -8,12 +8,13 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from actloop.errors import ModelError, ModelRequestRefused, SandboxError
 from actloop.state import State
 
-from .asking import add_usage, usage_of
+from .asking import aask, add_usage, ask, usage_of
 from .context import Context
 from .images import with_images
 from .model_errors import code_of
@@ -55,6 +56,26 @@ def prepare(state: State, context: Context, run: Run, update: dict[str, Any]) ->
     history = [*(state.get("messages") or []), *(update.get("messages") or [])]
     shown = with_images(history) if context.images else history
     return Turn([system, *answered(shown)], update, run)
+
+
+def ask_model(turn: Turn | Next, context: Context, config: RunnableConfig) -> Next:
+    """Make the call, where there is one to make, and go on with its reply."""
+    if not isinstance(turn, Turn):
+        return turn
+    try:
+        return accept(turn, ask(context.model, turn.prompt, stop=STOP, config=config))
+    except ModelError as error:
+        return failed(turn, error)
+
+
+async def aask_model(turn: Turn | Next, context: Context, config: RunnableConfig) -> Next:
+    """`ask_model` for async callers."""
+    if not isinstance(turn, Turn):
+        return turn
+    try:
+        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, config=config))
+    except ModelError as error:
+        return failed(turn, error)
 
 
 def accept(turn: Turn, reply: AIMessage) -> Next:

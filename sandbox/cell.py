@@ -41,6 +41,23 @@ def _size(event: Event) -> int:
     return len(event.text.encode()) + (len(event.display.data) if event.display is not None else 0)
 
 
+def record_of(message: Message, cell_id: str) -> Execution:
+    """The record as the supervisor gives it; one that does not fit is what an impostor or a fault would send."""
+    record: Message = message.get("record") or {}
+    try:
+        return Execution.model_validate({**record, "cell_id": cell_id})
+    except ValidationError as error:
+        note = f"the record of the cell was not readable: {error.errors()[0]['msg']}"
+        return Execution(cell_id=cell_id, outcome="crashed", exit_code=1, state="kept", notes=(note,))
+
+
+def lost_record(cell_id: str, names: set[str], why: str) -> Execution:
+    """The record of a cell whose box went away."""
+    return Execution(
+        cell_id=cell_id, outcome="lost", exit_code=None, state="lost", lost_names=tuple(sorted(names)), notes=(why,)
+    )
+
+
 class RunningCell:
     """One cell.
 

@@ -14,16 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-
-from pydantic import ValidationError
+from typing import Self
 
 from actloop.config import Limits
 from actloop.errors import FileRefused, SandboxError, SandboxLost, SandboxUnavailable, SessionBusy
-from actloop.protocols import Event, Execution, FileInfo, OnEvent
+from actloop.protocols import Execution, FileInfo, OnEvent
 
 from .box_wire import LineReader, Message, encode_line
-from .cell import RunningCell, event_of
+from .cell import RunningCell, event_of, lost_record, record_of
 from .link import Link
 
 PART = 192 << 10
@@ -311,7 +309,7 @@ class BoxSession:
                 reply.set_exception(lost)
         cell = self._cell
         if cell is not None:
-            self._end_cell(cell, _lost(cell.id, self._names, self._why_gone()))
+            self._end_cell(cell, lost_record(cell.id, self._names, self._why_gone()))
 
     def _on_message(self, message: Message) -> None:
         kind = message.get("ev")
@@ -324,7 +322,7 @@ class BoxSession:
             self._ready.set_result(str(message.get("python")))
         elif cell is not None and message.get("id") == cell.id:
             if kind == "done":
-                self._end_cell(cell, _record(message, cell.id))
+                self._end_cell(cell, record_of(message, cell.id))
             else:
                 event = event_of(message)
                 if event is not None:
@@ -345,22 +343,3 @@ class BoxSession:
             if self._cell is cell:
                 self._cell = None
         cell.finish(execution)
-
-
-def _record(message: Message, cell_id: str) -> Execution:
-    """The record as the supervisor gives it; one that does not fit is what an impostor or a fault would send."""
-    record: dict[str, Any] = message.get("record") or {}
-    try:
-        return Execution.model_validate({**record, "cell_id": cell_id})
-    except ValidationError as error:
-        note = f"the record of the cell was not readable: {error.errors()[0]['msg']}"
-        return Execution(cell_id=cell_id, outcome="crashed", exit_code=1, state="kept", notes=(note,))
-
-
-def _lost(cell_id: str, names: set[str], why: str) -> Execution:
-    return Execution(
-        cell_id=cell_id, outcome="lost", exit_code=None, state="lost", lost_names=tuple(sorted(names)), notes=(why,)
-    )
-
-
-__all__ = ["BoxSession", "Event"]
