@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .box_code import CELL_PREFIX, Compiler, Loop, error_info
+from .box_essentials import Essentials
 from .box_imports import after_import
 from .box_ipython import offer_ipython
 from .box_names import changes, user_names
@@ -76,6 +77,7 @@ class Worker:
         self._shows = Shows(self._send_display)
         self._in_cell = False
         self._main = _main_module()
+        self._essentials = Essentials()
         builtins.input = refuse_input
         self._streams.teach_print()
         builtins.display = self._shows.display  # type: ignore[attr-defined]
@@ -121,6 +123,7 @@ class Worker:
         # It would silence a warning because the same line of an earlier cell gave it.
         namespace.pop("__warningregistry__", None)
         sys.modules["__main__"] = self._main
+        self._essentials.begin()
         spent = cpu_seconds()
         done: Message = {"op": "done", "id": message["id"], "stored": set(), "kind": "ok"}
         try:
@@ -133,6 +136,7 @@ class Worker:
                 cancelled = close_signals(self._on_interrupt)
         except KeyboardInterrupt:
             done["kind"] = "interrupted"
+        healed = self._essentials.end()
         self._streams.end()
         if _getpid() != self._pid:
             # A child that the cell forked came back here: the cell's end is its parent's to report.
@@ -141,7 +145,7 @@ class Worker:
         done["names"] = changes(before, namespace, stored)
         done["all"] = sorted(user_names(namespace))[:2000]
         done["answer"] = self._answer.given
-        done["notes"] = self._shows.notes + cancelled
+        done["notes"] = self._shows.notes + cancelled + healed
         done["cpu_s"] = cpu_seconds() - spent
         done["peak"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, children_peak())
         done["pipes"] = self._streams.in_place

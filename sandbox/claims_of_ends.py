@@ -162,3 +162,16 @@ def input_fails_at_once(session: Session) -> None:
     execution = session.run("input('name? ')")
     holds(execution.error is not None and execution.error.type == "EOFError", execution)
     same(session.run("1 + 1").result, "2")
+
+
+@claim()
+def what_python_stands_on_is_put_back(session: Session) -> None:
+    """After a cell that deletes builtins, modules and the import system, the next one works."""
+    session.run("kept = 'yes'")
+    execution = session.run(
+        "import sys, builtins\nfor name in list(vars(builtins)):\n"
+        " if name not in ('__build_class__', '__import__'):\n  delattr(builtins, name)\n"
+        "sys.modules.clear(); sys.path.clear(); sys.meta_path.clear()"
+    )
+    holds(any("put back" in note for note in execution.notes), execution)
+    same(session.run("import json, decimal\nlen(json.dumps([1])), kept").result, "(3, 'yes')")

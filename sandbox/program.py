@@ -28,6 +28,7 @@ _SUPERVISOR = (
 _WORKER = (
     "box_wire",
     "box_proc",
+    "box_essentials",
     "box_imports",
     "box_ipython",
     "box_reserve",

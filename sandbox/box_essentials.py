@@ -1,0 +1,53 @@
+"""What Python itself stands on, put back when a cell has taken it away. Runs inside the box, in the worker.
+
+A cell may delete builtins, modules or the import system. Without them no later cell could import anything, though the
+variables are all there.
+
+Standard library only, Python 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+_CORE = ("sys", "builtins", "os", "io", "importlib")
+
+
+class Essentials:
+    """Builtins, loaded modules and the import system, as they were before a cell."""
+
+    def __init__(self) -> None:
+        self._builtins = dict(vars(builtins))
+        self._live_modules = sys.modules
+        self.begin()
+
+    def begin(self) -> None:
+        """Remember what there is."""
+        self._modules = dict(sys.modules)
+        self._finders = list(sys.meta_path)
+        self._path = list(sys.path)
+
+    def end(self) -> list[str]:
+        """Put back what is gone; what was only replaced stays as the cell left it.
+
+        Returns:
+            A note, where something was.
+        """
+        gone: list[str] = []
+        names: dict[str, Any] = vars(builtins)
+        if not self._builtins.keys() <= names.keys():
+            gone.append("builtins")
+            names.update({name: value for name, value in self._builtins.items() if name not in names})
+        sys.modules = self._live_modules
+        if any(name in self._modules and name not in sys.modules for name in _CORE):
+            gone.append("loaded modules")
+            sys.modules.update({name: value for name, value in self._modules.items() if name not in sys.modules})
+        if self._finders and not sys.meta_path:
+            gone.append("the import system")
+            sys.meta_path[:] = self._finders
+        if self._path and not sys.path:
+            gone.append("the module search path")
+            sys.path[:] = self._path
+        return [f"the cell removed {', '.join(gone)}, which Python needs; they were put back"] if gone else []
