@@ -69,7 +69,8 @@ class Interpreters:
         if pid == 0:
             try:
                 null = os.open(os.devnull, os.O_RDWR)
-                for fd in (0, 1, 2):
+                # What goes wrong before the first cell is told on our own stderr; that cell gets pipes of its own.
+                for fd in (0, 1):
                     os.dup2(null, fd)
                 # By way of high numbers: 3 and 4 may be in use for what is to be moved.
                 for source, number in ((program, 200), (theirs.fileno(), 201), (200, 3), (201, 4)):

@@ -17,6 +17,7 @@ import contextlib
 import os
 import selectors
 import signal
+import sys
 import time
 from typing import Any
 
@@ -31,6 +32,8 @@ from .box_wire import Message
 
 COPY_AFTER_S = 0.005
 """Seconds between a cell's end and the making of a copy: the record is on its way, and a fork would slow it down."""
+MAX_FAILED_STARTS = 3
+"""Workers in a row that may end before they are ready."""
 JOURNAL = 16
 """Records kept, so that a host that missed one can ask again."""
 
@@ -62,6 +65,7 @@ class Supervisor:
         self._copy_at: float | None = None
         self._writing = False
         self._greeted = False
+        self._failed_starts = 0
 
     def run(self) -> None:
         """Serve until the host goes away."""
@@ -213,6 +217,7 @@ class Supervisor:
             return
         elif op == "ready":
             who.ready = True
+            self._failed_starts = 0
             if not self._greeted:
                 self._greeted = True
                 self._host.send({"ev": "ready", "python": message.get("python")})
@@ -254,6 +259,11 @@ class Supervisor:
         """Let the copy take over, and say what became of the cell and of the variables."""
         worker, self._interpreters.worker = self._interpreters.worker, None
         assert worker is not None
+        self._failed_starts += not worker.ready
+        if self._failed_starts >= MAX_FAILED_STARTS:
+            print("the interpreter ended again and again while it started", file=sys.stderr)
+            self._host.gone = True
+            return
         self._interpreters.settle()
         cell = self._cell if self._cell is not None and self._cell.started else None
         if cell is not None:

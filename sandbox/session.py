@@ -67,10 +67,10 @@ class BoxSession:
             self.python = self._ready.result(START_S)
         except (TimeoutError, SandboxError) as error:
             self.close()
-            why = link.complaint.splitlines()[-1:] or [str(error) or f"no answer within {START_S:.0f} s"]
+            why = link.complaint.splitlines()[-2:] or [str(error) or f"no answer within {START_S:.0f} s"]
             raise SandboxUnavailable(
-                f"The interpreter in the box did not start: {why[0]}. Check that the image has Python 3.9 or later "
-                "(actloop doctor)."
+                f"The interpreter in the box did not start: {'; '.join(why)}. Check that the image has Python 3.9 or "
+                "later (actloop doctor)."
             ) from None
 
     @property

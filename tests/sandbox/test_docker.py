@@ -17,7 +17,7 @@ import pytest
 
 from actloop.config import Limits
 from actloop.errors import ConfigError, ImageMissing, SandboxError, SandboxLost, SandboxUnavailable
-from actloop.sandbox import aopen_session, open_session
+from actloop.sandbox import aopen_session, open_session, program
 from actloop.sandbox import docker as docker_box
 from actloop.sandbox import session as session_module
 from actloop.sandbox.engine import connect
@@ -381,3 +381,14 @@ def test_the_root_is_read_only_and_the_user_is_nobody(session: BoxSession) -> No
         "    try: open(path, 'w')\n    except OSError: failed.append(path)\nos.getuid(), len(failed)"
     )
     assert record.result == "(10001, 4)"
+
+
+@pytest.mark.usefixtures("image")
+def test_an_interpreter_that_cannot_start_is_told_at_once_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = tuple(name for name in program._WORKER if name != "box_show")
+    monkeypatch.setattr(program, "_WORKER", parts)
+    program._sources.cache_clear()
+    began = time.monotonic()
+    with pytest.raises(SandboxUnavailable, match="No module named '_box.box_show'"):
+        open_session("docker")
+    assert time.monotonic() - began < 30
