@@ -73,13 +73,15 @@ class AttachedLink:
                     yield payload
 
     def close(self) -> None:
-        """Shut the socket down before closing it and the file on it: with one of them open, removal hangs."""
+        """Shut the socket down before closing it and what stands on it: with any of them open, removal hangs."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(OSError):
-            self._sock.close()
-        with contextlib.suppress(OSError):
-            self._stream.close()
+        # docker-py hangs the HTTP response on the stream; closing it closes the stream, which otherwise it would do
+        # once more, and in vain, when it is collected.
+        parts: list[Any] = [getattr(self._stream, "_response", self._stream), self._stream, self._sock]
+        for part in parts:
+            with contextlib.suppress(OSError, ValueError):
+                part.close()
 
     @property
     def complaint(self) -> str:

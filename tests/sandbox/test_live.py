@@ -127,7 +127,7 @@ def test_a_session_runs_one_cell_at_a_time(session: BoxSession) -> None:
 def test_cancelling_a_cell_ends_it_and_keeps_the_session(session: BoxSession, obeys: bool) -> None:
     session.run("kept = 1")
     ignore = "" if obeys else "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    cell = session.start(f"import signal, time\nprint('begun', flush=True)\n{ignore}time.sleep(30)")
+    cell = session.start(f"import signal, time\n{ignore}print('begun', flush=True)\ntime.sleep(30)")
     assert next(iter(cell.events())).text == "begun\n"
     cell.cancel()
     record = cell.wait(5)
