@@ -8,6 +8,7 @@ Standard library only, Python 3.9 and later.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import stat
@@ -55,6 +56,28 @@ class Workspace:
         self._transfer = transfer
         self._seen: dict[str, Stamp] = {}
         self._open: dict[int, tuple[int, int, str, str]] = {}
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Do what the host asks for: `put`, `get` or `ls`.
+
+        Returns:
+            The reply; one that is not `ok` says in `error` whether the file is `missing` or was `refused`, and why.
+        """
+        reply: dict[str, Any] = {"ev": "reply", "n": message.get("n"), "ok": True}
+        try:
+            if message["op"] == "ls":
+                reply["files"] = self.ls()
+            elif message["op"] == "get":
+                data, size = self.get(str(message["path"]), int(message["offset"]), int(message["size"]))
+                reply["data"], reply["total"] = base64.b64encode(data).decode("ascii"), size
+            else:
+                data = base64.b64decode(message["data"])
+                self.put(message["n"], str(message["path"]), data, message["first"], message["last"])
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            reply.update(ok=False, error="missing" if missing else "refused", text=text)
+        return reply
 
     def put(self, number: int, path: str, data: bytes, first: bool, last: bool) -> None:
         """Write one part of a file; it appears under its name only when the last part is there.

@@ -12,7 +12,6 @@ Standard library only, Python 3.9 and later.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import selectors
@@ -129,30 +128,13 @@ class Supervisor:
         elif op == "cell":
             self._host.send(self._cell_status(str(message.get("id"))))
         elif op in ("put", "get", "ls"):
-            self._host.send(self._on_file(op, message))
+            self._host.send(self._files.answer(message))
 
     def _cell_status(self, cell_id: str) -> Message:
         if cell_id in self._journal:
             return self._journal[cell_id]
         running = self._cell is not None and self._cell.id == cell_id
         return {"ev": "status", "id": cell_id, "status": "running" if running else "unknown"}
-
-    def _on_file(self, op: str, message: Message) -> Message:
-        reply: Message = {"ev": "reply", "n": message.get("n"), "ok": True}
-        try:
-            if op == "ls":
-                reply["files"] = self._files.ls()
-            elif op == "get":
-                data, size = self._files.get(str(message["path"]), int(message["offset"]), int(message["size"]))
-                reply["data"], reply["total"] = base64.b64encode(data).decode("ascii"), size
-            else:
-                data = base64.b64decode(message["data"])
-                self._files.put(message["n"], str(message["path"]), data, message["first"], message["last"])
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            missing = isinstance(error, FileNotFoundError)
-            text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            reply.update(ok=False, error="missing" if missing else "refused", text=text)
-        return reply
 
     def _on_run(self, message: Message) -> None:
         cell_id = str(message["id"])
