@@ -25,8 +25,13 @@ print(sorted(name for name in ("graph", "nodes", "sandbox", "evals") if importli
 
 
 def _folders() -> dict[str, Path]:
-    """Package name -> its folder, as the wheel sees them."""
-    return {name: ROOT / SETUPTOOLS["package-dir"].get(name, name) for name in SETUPTOOLS["packages"]}
+    """Package name -> its folder, as the wheel sees them; folders of data alone are listed, too."""
+    return {name: ROOT / SETUPTOOLS["package-dir"][name] for name in SETUPTOOLS["packages"]}
+
+
+def _packages() -> dict[str, Path]:
+    """Those of them that hold code."""
+    return {name: folder for name, folder in _folders().items() if (folder / "__init__.py").is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +57,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_package_on_disk_is_listed() -> None:
-    listed = {folder.resolve() for folder in _folders().values()}
+    listed = {folder.resolve() for folder in _packages().values()}
     tops = [folder for folder in ROOT.iterdir() if (folder / "__init__.py").is_file()]
     on_disk = {init.parent.resolve() for top in tops if top.name not in ("tests", "bench") for init in _inits(top)}
     assert on_disk == listed
@@ -63,7 +68,7 @@ def _inits(top: Path) -> list[Path]:
 
 
 def test_checkers_reach_every_folder_through_a_relative_link() -> None:
-    for name, folder in _folders().items():
+    for name, folder in _packages().items():
         if name != "actloop":
             link = ROOT / "actloop" / name.removeprefix("actloop.")
             assert link.is_symlink()
