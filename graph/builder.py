@@ -13,7 +13,7 @@ from actloop.config import Budget, Limits, Settings
 from actloop.errors import ConfigError
 from actloop.nodes.approve import approve
 from actloop.nodes.codegen import codegen
-from actloop.nodes.context import Context, Policy
+from actloop.nodes.context import ActionFormat, Context, Policy
 from actloop.nodes.execute import aexecute, execute
 from actloop.nodes.images import takes_images
 from actloop.nodes.model import connect
@@ -73,6 +73,7 @@ def create_agent(
     image: str | None = None,
     limits: Limits | None = None,
     policy: Policy = "standard",
+    action_format: ActionFormat | Literal["auto"] = "auto",
     budget: Budget | None = None,
     max_turns: int = 10,
     max_repairs: int = 3,
@@ -98,6 +99,8 @@ def create_agent(
         image: image of the sandbox; by default the one that `actloop image build` makes.
         limits: of each box.
         policy: of the safety check: `open`, `standard` or `strict`.
+        action_format: how the model sends code: in a `fenced` block, or by a `tool` call. `auto` is fenced, which every
+            model can do and which needs no quoting; replies in either form are read whatever is asked for.
         budget: of each run.
         max_turns: cells that a run may execute.
         max_repairs: cells that may fail in a row.
@@ -118,6 +121,8 @@ def create_agent(
         raise ConfigError(f"max_turns is {max_turns}; a run needs at least 1 cell: give 1 or more.")
     if max_repairs < 0:
         raise ConfigError(f"max_repairs is {max_repairs}; it may be 0 or more.")
+    if action_format not in ("auto", "fenced", "tool"):
+        raise ConfigError(f"There is no action format {action_format!r}; choose one of auto, fenced, tool.")
     if sandbox not in BACKENDS:
         raise ConfigError(f"There is no sandbox {sandbox!r}; choose one of {', '.join(BACKENDS)}.")
     settings = settings or Settings()
@@ -137,6 +142,7 @@ def create_agent(
         max_turns=max_turns,
         max_repairs=max_repairs,
         secrets=tuple(secrets),
+        action_format="fenced" if action_format == "auto" else action_format,
         images=takes_images(chat_model),
     )
     saver: Any = checkpointer

@@ -16,6 +16,7 @@ from actloop.protocols import Session
 from actloop.state import Artifact, State
 
 Policy: TypeAlias = Literal["open", "standard", "strict"]
+ActionFormat: TypeAlias = Literal["fenced", "tool"]
 
 
 class Sessions(Protocol):
@@ -63,6 +64,8 @@ class Context:
     max_turns: int = 10
     max_repairs: int = 3
     secrets: Sequence[str] = ()
+    action_format: ActionFormat = "fenced"
+    """How the model is asked to send code; a reply in the other form is read as well."""
     images: bool = False
     """The model sees images: figures are put into its prompt."""
 

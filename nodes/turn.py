@@ -24,6 +24,20 @@ from .run import Run, end
 STOP = ("<observation>",)
 """Where a reply ends at the latest: a model that writes an observation itself is making it up."""
 
+PYTHON_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "python",
+        "description": "Run a cell in the living interpreter; the result is what it printed and its last line's value.",
+        "parameters": {
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "Python source of the cell."}},
+            "required": ["code"],
+            "additionalProperties": False,
+        },
+    },
+}
+
 Next = Command[Literal["codegen", "__end__"]]
 
 
@@ -63,7 +77,7 @@ def ask_model(turn: Turn | Next, context: Context, config: RunnableConfig) -> Ne
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, ask(context.model, turn.prompt, stop=STOP, config=config))
+        return accept(turn, ask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config))
     except ModelError as error:
         return failed(turn, error)
 
@@ -73,9 +87,13 @@ async def aask_model(turn: Turn | Next, context: Context, config: RunnableConfig
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, config=config))
+        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config))
     except ModelError as error:
         return failed(turn, error)
+
+
+def _tools(context: Context) -> list[dict[str, Any]]:
+    return [PYTHON_TOOL] if context.action_format == "tool" else []
 
 
 def accept(turn: Turn, reply: AIMessage) -> Next:
@@ -112,13 +130,19 @@ def over_budget(context: Context, run: Run) -> str:
 def system_prompt(context: Context) -> str:
     """The one system message, made anew for each call and never stored."""
     python, packages = context.sessions.facts()
-    text = files("actloop.nodes").joinpath("prompts/system.md").read_text("utf-8")
-    return text.format(
-        python=python,
-        packages=packages,
-        wall_s=f"{context.limits.wall_s:g}",
-        memory=f"{context.limits.memory >> 20} MiB",
-        turns=context.max_turns,
+    prompts = files("actloop.nodes").joinpath("prompts")
+    reply = prompts.joinpath(f"reply_{context.action_format}.md").read_text("utf-8")
+    return (
+        prompts.joinpath("system.md")
+        .read_text("utf-8")
+        .format(
+            reply=reply.strip(),
+            python=python,
+            packages=packages,
+            wall_s=f"{context.limits.wall_s:g}",
+            memory=f"{context.limits.memory >> 20} MiB",
+            turns=context.max_turns,
+        )
     )
 
 
