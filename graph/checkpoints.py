@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class SqliteCheckpoints(SqliteSaver):
                 f"Checkpoints cannot be kept in {path}: {error}. Set ACTLOOP_DATA_DIR to a folder that can be written."
             ) from error
         super().__init__(connection, serde=strict_serializer())
+        # A graph has no end that its users would know of: the file is closed when nobody holds the graph any more.
+        self._closing = weakref.finalize(self, connection.close)
         self.setup()
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -85,5 +88,5 @@ class SqliteCheckpoints(SqliteSaver):
         await asyncio.to_thread(self.delete_thread, thread_id)
 
     def close(self) -> None:
-        """Close the database."""
-        self.conn.close()
+        """Close the database; safe to repeat."""
+        self._closing()
