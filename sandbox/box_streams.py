@@ -102,7 +102,8 @@ class OrderedPipe(io.FileIO):
         """Stay open: a wrapper that user code put around it closes it when it is thrown away."""
 
     def _wait_for_other(self) -> None:
-        deadline = _clock() + 0.05
+        # Long enough for a supervisor that a busy machine keeps waiting.
+        deadline = _clock() + 0.5
         tries = 0
         while _ioctl(self._other, FIONREAD, _NOTHING) != _NOTHING:
             tries += 1

@@ -27,8 +27,9 @@ def test_stdout_and_stderr_keep_their_order(run: Run) -> None:
         "for i in range(200):\n    print('out', i)\n    print('err', i, file=sys.stderr)\n"
         "os.write(1, b'raw out\\n'); os.write(2, b'raw err\\n') if sys.stdout.flush() is None else 0\n"
     )
-    lines = record.output.text.splitlines()
-    assert lines[:400] == [f"{name} {i}" for i in range(200) for name in ("out", "err")]
+    # What goes to a descriptor past Python's streams does not wait for the other one.
+    lines = [line for line in record.output.text.splitlines() if not line.startswith("raw")]
+    assert lines == [f"{name} {i}" for i in range(200) for name in ("out", "err")]
     assert record.stdout.text.count("\n") == record.stderr.text.count("\n") == 201
 
 
