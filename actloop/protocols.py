@@ -5,10 +5,10 @@ by user code enter it only as text.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
@@ -296,14 +296,3 @@ class Session(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-
-
-class ToolStub(Record):
-    """A host tool as the box sees it."""
-
-    name: str
-    signature: str
-    doc: str = ""
-
-
-JsonObject: TypeAlias = Mapping[str, Any]

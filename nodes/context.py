@@ -70,13 +70,10 @@ class Context:
     """The model sees images: figures are put into its prompt."""
 
 
-def session_key(state: State, config: RunnableConfig) -> tuple[str, bool]:
-    """Under which name the session of a run is kept, and whether it ends with the run.
-
-    A run without a thread cannot be continued, so nobody could reach its session again.
-    """
+def session_key(state: State, config: RunnableConfig) -> str:
+    """Under which name the session of a run is kept: its thread's, or its own where the graph runs without one."""
     thread = (config.get("configurable") or {}).get("thread_id")
-    return (str(thread), False) if thread is not None else (f"run-{state['run']['id']}", True)
+    return str(thread) if thread is not None else f"run-{state['run']['id']}"
 
 
 def input_files(state: State) -> dict[str, Path]:

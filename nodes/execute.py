@@ -74,7 +74,7 @@ async def aexecute(state: State, config: RunnableConfig, *, context: Context) ->
 
 def _task(state: State, config: RunnableConfig, context: Context) -> Task:
     run = run_of(state)
-    key, _ = session_key(state, config)
+    key = session_key(state, config)
     return Task(state, context, key, usable(state).code, f"{run['id']}-{run['turns'] + 1}", run, get_stream_writer())
 
 
@@ -102,9 +102,10 @@ def _after(task: Task, session: Session, execution: Execution, fresh: bool) -> N
     """Put the record into the state, and what the cell made into the artifacts."""
     names = set(task.state.get("names") or [])
     workspace = set(task.state.get("workspace") or [])
+    bound = {info.name for info in (*execution.names.created, *execution.names.changed)}
     if fresh and names:
-        # The box that held them went away between two turns.
-        gone = tuple(sorted(names | set(execution.lost_names)))
+        # The box that held them went away between two turns; what the cell has made anew is there again.
+        gone = tuple(sorted((names - bound) | set(execution.lost_names)))
         why = "the box was lost before this cell; the cell ran in a new one"
         execution = execution.model_copy(update={"state": "lost", "lost_names": gone, "notes": (*execution.notes, why)})
         names, workspace = set(), set()
@@ -114,7 +115,6 @@ def _after(task: Task, session: Session, execution: Execution, fresh: bool) -> N
         kept: list[Artifact] = []
     else:
         kept = _keep(task, session, execution)
-    bound = {info.name for info in (*execution.names.created, *execution.names.changed)}
     names = (names | bound) - set(execution.names.deleted) - set(execution.lost_names)
     made = {file.path for file in (*execution.files.created, *execution.files.changed)}
     workspace = (workspace | made) - set(execution.files.deleted)

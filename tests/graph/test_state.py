@@ -342,6 +342,26 @@ def test_the_model_is_told_when_the_interpreter_is_a_new_one(
     assert "False" in out["messages"][-2].text
 
 
+def test_a_box_that_vanishes_between_cells_costs_only_what_is_not_made_anew(
+    make: "Make", thread: RunnableConfig, boxes: "Boxes"
+) -> None:
+    def reply(messages: list[BaseMessage]) -> str:
+        asked = sum(message.type == "ai" for message in messages)
+        if asked == 1:
+            for box in boxes.of(thread):
+                box.remove(force=True)
+            while agent.sessions.has(thread["configurable"]["thread_id"]):
+                threading.Event().wait(0.02)
+        return [cell("a = 1\nb = 2"), cell("a = 10\na"), "FINAL ANSWER: 10"][asked]
+
+    agent = make.own(ScriptedModel(reply))
+    out = agent.invoke({"task": "Compute it."}, thread)
+    values = agent.get_state(thread).values
+    assert (out["status"], values["execution"]["state"]) == ("success", "lost")
+    assert values["execution"]["lost_names"] == ["b"]
+    assert values["names"] == ["a"]
+
+
 def test_a_box_that_vanishes_in_a_cell_is_reported_and_the_files_are_put_again(
     make: "Make", thread: RunnableConfig, boxes: "Boxes", tmp_path: Path
 ) -> None:
