@@ -9,7 +9,9 @@ ActloopError
 │   ├── ImageMissing (LookupError)       the sandbox image is not there
 │   ├── SandboxLost (ConnectionError)    the box ended while we used it
 │   ├── SessionBusy                      a cell is running; one session runs one cell at a time
-│   └── FileRefused (OSError)            a path or a size that may not cross the border of the box
+│   ├── FileRefused (OSError)            a path or a size that may not cross the border of the box
+│   └── SnapshotError (OSError)          the store of snapshots cannot be reached, read or written
+│       └── SnapshotRefused              a snapshot that was altered, is foreign, or breaks the rules
 └── ModelError (RuntimeError)            the model's provider, never the model's reply
     ├── ModelUnavailable (ConnectionError)     unreachable, overloaded or failing after the retries
     ├── ModelAccessDenied (PermissionError)    no key, a wrong key, or no right to this model
@@ -55,6 +57,14 @@ class SessionBusy(SandboxError):
 
 class FileRefused(SandboxError, OSError):
     """A path, a kind of file or a size that may not cross the border of the box."""
+
+
+class SnapshotError(SandboxError, OSError):
+    """The store of snapshots cannot be reached, read or written."""
+
+
+class SnapshotRefused(SnapshotError):
+    """A snapshot that was altered, belongs to another thread or point, lacks a part, or breaks the rules."""
 
 
 class ModelError(ActloopError, RuntimeError):
