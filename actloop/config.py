@@ -65,7 +65,12 @@ class Limits(BaseModel):
     open_files: int = Field(default=1024, ge=64)
     """File descriptors of one process."""
     transfer: Size = Field(default=64 << 20, ge=1 << 10)
-    """Size of one file that goes in or comes out."""
+    """Size of one file that goes in or comes out, and of one variable in a snapshot."""
+    snapshot: Size = Field(default=256 << 20, ge=1 << 10)
+    """Size of a snapshot: variables and files together."""
+    idle_s: float = Field(default=1800.0, gt=0)
+    """Seconds without work after which the box of a thread ends; its thread goes on from its snapshot. A cell that
+    runs is work; a cell that waits for the host is not."""
 
     if TYPE_CHECKING:
         # What may be given is wider than what is read: type checkers know only the latter.
@@ -82,6 +87,8 @@ class Limits(BaseModel):
             output: int | str = ...,
             open_files: int = ...,
             transfer: int | str = ...,
+            snapshot: int | str = ...,
+            idle_s: float = ...,
         ) -> None: ...
 
     def cell_timeout(self, asked: object = None) -> float:
@@ -133,4 +140,11 @@ class Settings(BaseSettings):
     image: str = DEFAULT_IMAGE
     """Image of the sandbox."""
     data_dir: Path = Field(default_factory=_data_home)
-    """Folder of checkpoints and artifacts."""
+    """Folder of checkpoints, artifacts and snapshots."""
+    snapshots: str | None = None
+    """Where snapshots are kept: a folder, or a URL that fsspec knows (`s3://bucket/prefix`); by default in `data_dir`."""
+
+    @property
+    def snapshot_store(self) -> str:
+        """Folder or URL of the snapshots."""
+        return self.snapshots or str(self.data_dir / "snapshots")

@@ -5,7 +5,7 @@ by user code enter it only as text.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal, Protocol, Self, TypeAlias
@@ -162,6 +162,21 @@ class Execution(Record):
         return self.exit_code == 0
 
 
+class Restored(Record):
+    """What a session holds after it was brought to a snapshot."""
+
+    point: str = ""
+    """Id of the cell, or of the snapshot, whose state it is in; empty where it was emptied."""
+    names: tuple[str, ...] = ()
+    """Variables that are there."""
+    files: tuple[str, ...] = ()
+    """Files that are there."""
+    missing: dict[str, str] = {}
+    """Variables that were there at the point and are not now, each with the reason."""
+    missing_files: dict[str, str] = {}
+    """Files, likewise."""
+
+
 class Event(Record):
     """Something that a running cell did, while it runs."""
 
@@ -249,6 +264,59 @@ class Session(Protocol):
 
     def interrupt(self) -> None:
         """End the running cell, if there is one, and keep the session."""
+        ...
+
+    @property
+    def point(self) -> str:
+        """Id of the cell, or of the snapshot, whose state the session is in; empty where it is new."""
+        ...
+
+    def knows(self, cell_id: str) -> bool:
+        """Whether the box runs, or has run, this cell, and can still tell of it."""
+        ...
+
+    def attach(self, cell_id: str) -> Cell:
+        """Wait for a cell that the box knows, and that another process may have started."""
+        ...
+
+    def follow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+        """`attach` to a cell and wait for its record, as `run` does."""
+        ...
+
+    async def afollow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+        """`follow` for async callers."""
+        ...
+
+    def stop_stray(self) -> None:
+        """End a cell that another process started and nobody wants, and wait for its end."""
+        ...
+
+    def snapshot(self) -> str:
+        """Store variables and files as they are now, and give a reference for `restore`.
+
+        Raises:
+            SessionBusy: a cell is running.
+            SnapshotError: it could not be made or stored.
+        """
+        ...
+
+    def restore(self, reference: str | None) -> Restored:
+        """Bring variables and files back to a snapshot; None leaves the box empty.
+
+        Raises:
+            SnapshotError: there is no such snapshot, or it cannot be read.
+            SnapshotRefused: it was altered, or belongs to another thread.
+            SessionBusy: a cell is running.
+            SandboxLost: the box is gone.
+        """
+        ...
+
+    def restore_nearest(self, points: Sequence[str]) -> Restored:
+        """Bring variables and files back to the newest of these points of which there is a snapshot, or empty the box.
+
+        Args:
+            points: ids of cells, oldest first.
+        """
         ...
 
     def put(self, path: str, data: bytes | Path) -> None:

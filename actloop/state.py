@@ -125,6 +125,11 @@ class State(TypedDict, total=False):
     """All files that the thread was given: name in the workspace, and absolute path on the host."""
     unplaced: list[str]
     """Those of them that are not in the workspace yet."""
+    kernel: str
+    """The thread's secret: names its sandbox, and names and signs its snapshots. A copy of the thread shares it."""
+    points: list[str]
+    """Ids of the last cells, oldest first: the sandbox belongs in the state after the last one, or the nearest before
+    it of which there is a snapshot."""
     names: list[str]
     """Variables that the interpreter holds."""
     workspace: list[str]

@@ -56,4 +56,4 @@ class Agent(CompiledStateGraph[State, None, Input, Result]):
             try:
                 yield merge_configs(config, {"configurable": {"thread_id": thread}})
             finally:
-                self.sessions.drop(thread)
+                self.sessions.drop_thread(thread)

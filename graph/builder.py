@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 
@@ -28,6 +30,7 @@ from .agent import Agent
 from .artifacts import ArtifactFolder
 from .checkpoints import SqliteCheckpoints
 from .sessions import ThreadSessions
+from .tools import host_function
 
 
 def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
@@ -78,7 +81,9 @@ def create_agent(
     max_turns: int = 10,
     max_repairs: int = 3,
     secrets: Sequence[str] = (),
+    tools: Sequence[Callable[..., Any] | BaseTool] = (),
     checkpointer: BaseCheckpointSaver[Any] | Literal[False] | None = None,
+    snapshots: str | Path | Literal[False] | None = None,
     settings: Settings | None = None,
 ) -> Agent:
     """Make an agent.
@@ -105,8 +110,11 @@ def create_agent(
         max_turns: cells that a run may execute.
         max_repairs: cells that may fail in a row.
         secrets: values that are masked wherever they would be shown or stored.
+        tools: functions of this process, or LangChain tools, that cells may call. What crosses is JSON.
         checkpointer: where threads are kept. None is a SQLite file in the user's data folder; False is none of its
             own: a parent graph's is used where there is one.
+        snapshots: where the variables and files of threads are kept after each cell: a folder, or a URL that fsspec
+            knows (`s3://…`). None is a folder in the user's data folder; False keeps none.
         settings: what the environment says; read now if not given.
 
     Returns:
@@ -128,8 +136,13 @@ def create_agent(
     settings = settings or Settings()
     limits = limits or Limits()
     image = image or settings.image
+    functions = [host_function(tool) for tool in tools]
+    store = None if snapshots is False else str(snapshots or settings.snapshot_store)
     sessions = ThreadSessions(
-        lambda thread: open_session(sandbox, limits=limits, image=image, thread=thread), lambda: session_facts(image)
+        lambda order: open_session(sandbox, limits=limits, image=image, order=order),
+        lambda: session_facts(image),
+        store,
+        functions,
     )
     chat_model = connect(model, base_url=base_url, settings=settings)
     context = Context(
@@ -143,6 +156,7 @@ def create_agent(
         max_repairs=max_repairs,
         secrets=tuple(secrets),
         action_format="fenced" if action_format == "auto" else action_format,
+        functions=tuple(functions),
         images=takes_images(chat_model),
     )
     saver: Any = checkpointer

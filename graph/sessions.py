@@ -2,14 +2,18 @@
 
 import atexit
 import contextlib
+import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 from actloop.errors import SessionBusy
+from actloop.sandbox.host_functions import HostFunction
+from actloop.sandbox.order import Order
 from actloop.sandbox.session import BoxSession
+from actloop.sandbox.snapshots import Snapshots
 
 
 class ThreadSessions:
@@ -18,13 +22,23 @@ class ThreadSessions:
     Leaving the context, `close()` and the end of the process close every session.
 
     Args:
-        open_session: starts a box for a thread.
+        open_session: starts a box, or attaches to the one that the thread has.
         read_facts: Python version, and installed packages in one line, of the boxes to come.
+        store: folder or URL of the snapshots; None where none are made.
+        functions: of the host, that cells may call.
     """
 
-    def __init__(self, open_session: Callable[[str], BoxSession], read_facts: Callable[[], tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        open_session: Callable[[Order], BoxSession],
+        read_facts: Callable[[], tuple[str, str]],
+        store: str | None = None,
+        functions: Sequence[HostFunction] = (),
+    ) -> None:
         self._open = open_session
         self._read_facts = read_facts
+        self._store = store
+        self._functions = functions
         self._facts: tuple[str, str] | None = None
         self._lock = threading.Lock()
         self._sessions: dict[str, BoxSession] = {}
@@ -56,35 +70,67 @@ class ThreadSessions:
             with self._lock:
                 self._running.discard((thread, part))
 
-    def get(self, thread: str) -> BoxSession:
+    def get(self, thread: str, kernel: str = "") -> BoxSession:
         """The thread's session; see `actloop.nodes.context.Sessions`."""
+        key = box_key(thread, kernel)
         with self._lock:
-            opening = self._opening.setdefault(thread, threading.Lock())
+            opening = self._opening.setdefault(key, threading.Lock())
         with opening:
-            session = self._sessions.get(thread)
+            session = self._sessions.get(key)
             if session is not None and session.alive:
                 return session
             if session is not None:
-                session.close()
-            session = self._open(thread)
-            self._sessions[thread] = session
+                session.leave()
+            session = self._open(self._order(key, thread, kernel))
+            if self._functions:
+                session.offer(self._functions)
+            self._sessions[key] = session
             return session
 
-    def has(self, thread: str) -> bool:
-        """Whether the thread has a session that answers."""
-        session = self._sessions.get(thread)
+    def _order(self, key: str, thread: str, kernel: str) -> Order:
+        store = self.snapshots(kernel)
+        if store is None:
+            return Order(key=key, thread=thread)
+        return Order(key=key, thread=thread, snapshots=lambda: store, every_cell=True)
+
+    def snapshots(self, kernel: str) -> Snapshots | None:
+        """The snapshots of a thread, or None where none are kept.
+
+        Args:
+            kernel: secret of the thread. It stands in the checkpoint, and whoever can read that may read the
+                snapshots: so they can be used on any machine that has both stores.
+        """
+        if self._store is None or not kernel:
+            return None
+        return Snapshots(self._store, _derived(kernel, "folder")[:32], bytes.fromhex(_derived(kernel, "signature")))
+
+    def has(self, thread: str, kernel: str = "") -> bool:
+        """Whether the thread has a session here that answers."""
+        session = self._sessions.get(box_key(thread, kernel))
         return session is not None and session.alive
 
-    def drop(self, thread: str) -> None:
-        """Close the thread's session, if it has one, without waiting for its box to be removed."""
+    def drop(self, thread: str, kernel: str = "") -> None:
+        """Close the thread's session, if it has one here, without waiting for its box to be removed."""
+        key = box_key(thread, kernel)
         with self._lock:
-            session = self._sessions.pop(thread, None)
-            self._opening.pop(thread, None)
+            session = self._sessions.pop(key, None)
+            self._opening.pop(key, None)
         if session is not None:
-            closer = threading.Thread(target=session.close, name=f"actloop close {session.id}")
-            closer.start()
-            with self._lock:
-                self._closing = [*(thread for thread in self._closing if thread.is_alive()), closer]
+            self._close_later(session)
+
+    def drop_thread(self, thread: str) -> None:
+        """Close the sessions of a thread whose kernels nobody knows any more."""
+        with self._lock:
+            keys = [key for key in self._sessions if key.startswith(_prefix(thread))]
+            dropped = [self._sessions.pop(key) for key in keys]
+        for session in dropped:
+            self._close_later(session)
+
+    def _close_later(self, session: BoxSession) -> None:
+        closer = threading.Thread(target=session.close, name=f"actloop close {session.id}")
+        closer.start()
+        with self._lock:
+            self._closing = [*(thread for thread in self._closing if thread.is_alive()), closer]
 
     def interrupt(self) -> None:
         """End every running cell; the sessions go on."""
@@ -98,11 +144,18 @@ class ThreadSessions:
         return self._facts
 
     def close(self) -> None:
-        """Close every session and remove its box; safe to repeat."""
+        """Close every session and remove its box; safe to repeat. Snapshots stay: threads go on from them."""
+        self._end(BoxSession.close)
+
+    def detach(self) -> None:
+        """Leave every box, with what runs in it, to the next process that goes on with its thread."""
+        self._end(BoxSession.detach)
+
+    def _end(self, how: Callable[[BoxSession], None]) -> None:
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
             under_way, self._closing = self._closing, []
-        closers = [threading.Thread(target=session.close) for session in sessions]
+        closers = [threading.Thread(target=how, args=(session,)) for session in sessions]
         for closer in closers:
             closer.start()
         for closer in [*under_way, *closers]:
@@ -115,6 +168,22 @@ class ThreadSessions:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def box_key(thread: str, kernel: str) -> str:
+    """Under which name the box of a thread is found, by every process that has the thread's checkpoint.
+
+    Two threads that share a kernel, because one is a copy of the other, have a box each.
+    """
+    return _prefix(thread) + _derived(kernel, f"box {thread}")[:16]
+
+
+def _prefix(thread: str) -> str:
+    return hashlib.sha256(thread.encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def _derived(kernel: str, purpose: str) -> str:
+    return hashlib.sha256(f"{purpose}\0{kernel}".encode("utf-8", "replace")).hexdigest()
 
 
 _ALL: "weakref.WeakSet[ThreadSessions]" = weakref.WeakSet()

@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig
 
 from actloop.config import Budget, Limits
 from actloop.protocols import Session
+from actloop.sandbox.host_functions import HostFunction
 from actloop.state import Artifact, State
 
 Policy: TypeAlias = Literal["open", "standard", "strict"]
@@ -22,19 +23,23 @@ ActionFormat: TypeAlias = Literal["fenced", "tool"]
 class Sessions(Protocol):
     """Sessions by thread: opened when a thread needs one, kept until the thread or the agent ends."""
 
-    def get(self, thread: str) -> Session:
-        """The thread's session; a new one where it has none or its box is gone.
+    def get(self, thread: str, kernel: str = "") -> Session:
+        """The thread's session: the one that is open, the one in the box that the thread has, or a new one.
+
+        Args:
+            thread: its id.
+            kernel: its secret, as the state has it.
 
         Raises:
-            SandboxError: no box can be started.
+            SandboxError: no box can be started, or another process holds it.
         """
         ...
 
-    def has(self, thread: str) -> bool:
-        """Whether the thread has a session that answers."""
+    def has(self, thread: str, kernel: str = "") -> bool:
+        """Whether the thread has a session in this process that answers."""
         ...
 
-    def drop(self, thread: str) -> None:
+    def drop(self, thread: str, kernel: str = "") -> None:
         """Close the thread's session, if it has one, without waiting for its box to be removed."""
         ...
 
@@ -66,14 +71,16 @@ class Context:
     secrets: Sequence[str] = ()
     action_format: ActionFormat = "fenced"
     """How the model is asked to send code; a reply in the other form is read as well."""
+    functions: Sequence[HostFunction] = ()
+    """Functions of the host that cells may call."""
     images: bool = False
     """The model sees images: figures are put into its prompt."""
 
 
-def session_key(state: State, config: RunnableConfig) -> str:
-    """Under which name the session of a run is kept: its thread's, or its own where the graph runs without one."""
+def thread_of(state: State, config: RunnableConfig) -> tuple[str, str]:
+    """The thread of a run and its secret; a run that has no thread is one of its own."""
     thread = (config.get("configurable") or {}).get("thread_id")
-    return str(thread) if thread is not None else f"run-{state['run']['id']}"
+    return (str(thread) if thread is not None else f"run-{state['run']['id']}"), state.get("kernel") or ""
 
 
 def input_files(state: State) -> dict[str, Path]:

@@ -8,14 +8,16 @@ from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
+from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from actloop.errors import FileRefused, SandboxError
 from actloop.protocols import Display, Event, Execution, Session
 from actloop.state import Artifact, State
 
-from .context import Context, input_files, session_key
+from .context import Context, thread_of
 from .masking import mask
+from .place import Place, after, take_place
 from .plain import plain
 from .run import Run, end, run_of, usable
 
@@ -31,7 +33,8 @@ class Task:
 
     state: State
     context: Context
-    key: str
+    thread: str
+    kernel: str
     code: str
     cell_id: str
     run: Run
@@ -44,9 +47,13 @@ class Task:
             shown |= {"name": event.display.name, "media_type": event.display.media_type}
         self.writer(_masked(shown, self.context.secrets))
 
+    def place(self) -> tuple[Session, Place]:
+        """The session, where the state says."""
+        return take_place(self.state, self.thread, self.kernel, self.context, self.cell_id)
+
 
 def execute(state: State, config: RunnableConfig, *, context: Context) -> Next:
-    """Run the cell.
+    """Run the cell, or wait for its end where it was started already: no cell runs twice.
 
     Returns:
         To `observe` with the record, or to the end where the sandbox failed: that is never shown to the model as the
@@ -54,9 +61,15 @@ def execute(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """
     task = _task(state, config, context)
     try:
-        session, fresh = _session(task)
-        execution = session.run(task.code, cell_id=task.cell_id, on_event=task.tell)
-        return _after(task, session, execution, fresh)
+        session, place = task.place()
+        execution = (
+            session.follow(task.cell_id, on_event=task.tell)
+            if session.knows(task.cell_id)
+            else session.run(task.code, cell_id=task.cell_id, on_event=task.tell)
+        )
+        if execution.outcome == "lost":
+            session, place, execution = _after_loss(task, session, execution)
+        return _after(task, session, place, execution)
     except SandboxError as error:
         return _failed(task, error)
 
@@ -65,59 +78,67 @@ async def aexecute(state: State, config: RunnableConfig, *, context: Context) ->
     """`execute` for async callers; cancelling the task interrupts the cell."""
     task = _task(state, config, context)
     try:
-        session, fresh = await asyncio.to_thread(_session, task)
-        execution = await session.arun(task.code, cell_id=task.cell_id, on_event=task.tell)
-        return await asyncio.to_thread(_after, task, session, execution, fresh)
+        session, place = await asyncio.to_thread(task.place)
+        execution = await (
+            session.afollow(task.cell_id, on_event=task.tell)
+            if session.knows(task.cell_id)
+            else session.arun(task.code, cell_id=task.cell_id, on_event=task.tell)
+        )
+        if execution.outcome == "lost":
+            session, place, execution = await asyncio.to_thread(_after_loss, task, session, execution)
+        return await asyncio.to_thread(_after, task, session, place, execution)
     except SandboxError as error:
         return _failed(task, error)
 
 
 def _task(state: State, config: RunnableConfig, context: Context) -> Task:
     run = run_of(state)
-    key = session_key(state, config)
-    return Task(state, context, key, usable(state).code, f"{run['id']}-{run['turns'] + 1}", run, get_stream_writer())
-
-
-def _session(task: Task) -> tuple[Session, bool]:
-    """The thread's session with the caller's files in it, and whether it had to be started."""
-    fresh = not task.context.sessions.has(task.key)
-    session = task.context.sessions.get(task.key)
-    inputs = input_files(task.state)
-    for name in inputs if fresh else task.state.get("unplaced") or []:
-        try:
-            session.put(name, inputs[name])
-        except OSError as error:
-            if isinstance(error, SandboxError):
-                raise
-            why = error.strerror or error
-            raise FileRefused(f"The input file {name} cannot be read any more: {why}. Give it again.") from error
-    return session, fresh
+    thread, kernel = thread_of(state, config)
+    # The task's id is derived from the checkpoint that the node starts from: a crash and a retry start from the same
+    # one, another branch of the thread from another one.
+    info = get_runtime().execution_info
+    part = info.task_id[:13] if info is not None else run["id"]
+    cell_id = f"{run['id']}-{run['turns'] + 1}-{part}"
+    return Task(state, context, thread, kernel, usable(state).code, cell_id, run, get_stream_writer())
 
 
 def _failed(task: Task, error: SandboxError) -> Next:
     return end("sandbox_error", str(error), task.run)
 
 
-def _after(task: Task, session: Session, execution: Execution, fresh: bool) -> Next:
+def _after_loss(task: Task, lost: Session, execution: Execution) -> tuple[Session, Place, Execution]:
+    """Look whether only the stream was lost and the cell goes on; otherwise bring back the state before it."""
+    names, files = sorted(task.state.get("names") or []), sorted(task.state.get("workspace") or [])
+    gone = Place("lost", missing=dict.fromkeys(names, ""), missing_files=dict.fromkeys(files, "its box is gone"))
+    try:
+        session, place = task.place()
+        if session.knows(task.cell_id):
+            found = session.follow(task.cell_id, on_event=task.tell)
+            return (session, place, found) if found.outcome != "lost" else (lost, gone, execution)
+    except SandboxError as error:
+        return lost, gone, execution.model_copy(update={"notes": (*execution.notes, str(error))})
+    if place.became == "kept":
+        # There was nothing yet that could have been lost.
+        place.became = "lost"
+    return session, place, execution
+
+
+def _after(task: Task, session: Session, place: Place, execution: Execution) -> Next:
     """Put the record into the state, and what the cell made into the artifacts."""
-    names = set(task.state.get("names") or [])
-    workspace = set(task.state.get("workspace") or [])
     bound = {info.name for info in (*execution.names.created, *execution.names.changed)}
-    if fresh and names:
-        # The box that held them went away between two turns; what the cell has made anew is there again.
-        gone = tuple(sorted((names - bound) | set(execution.lost_names)))
-        why = "the box was lost before this cell; the cell ran in a new one"
-        execution = execution.model_copy(update={"state": "lost", "lost_names": gone, "notes": (*execution.notes, why)})
-        names, workspace = set(), set()
+    if place.became != "kept":
+        gone = (set(place.missing) - bound) | (set(execution.lost_names) - place.names)
+        notes = (*execution.notes, *place.notes())
+        told = {"state": place.became, "lost_names": tuple(sorted(gone)), "notes": notes}
+        execution = execution.model_copy(update=told)
     if execution.outcome == "lost":
-        task.context.sessions.drop(task.key)
-        workspace = set()
+        names, workspace = place.names, place.files
         kept: list[Artifact] = []
     else:
         kept = _keep(task, session, execution)
-    names = (names | bound) - set(execution.names.deleted) - set(execution.lost_names)
-    made = {file.path for file in (*execution.files.created, *execution.files.changed)}
-    workspace = (workspace | made) - set(execution.files.deleted)
+        names = (place.names | bound) - set(execution.names.deleted) - set(execution.lost_names)
+        made = {file.path for file in (*execution.files.created, *execution.files.changed)}
+        workspace = (place.files | made) - set(execution.files.deleted)
     bare = execution.model_copy(update={"displays": tuple(_bare(display) for display in execution.displays)})
     artifacts = {artifact["name"]: artifact for artifact in [*(task.state.get("artifacts") or []), *kept]}
     return Command(
@@ -125,6 +146,7 @@ def _after(task: Task, session: Session, execution: Execution, fresh: bool) -> N
         update={
             "execution": plain(_masked(bare.model_dump(mode="json"), task.context.secrets)),
             "unplaced": [],
+            "points": after(task.state, execution),
             "names": sorted(names),
             "workspace": sorted(workspace),
             "artifacts": list(artifacts.values()),

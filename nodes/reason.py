@@ -1,13 +1,16 @@
 """`reason`: ask the model what to do next, given the task, the history and the workspace."""
 
-from typing import cast
+import asyncio
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
+from actloop.errors import SandboxError
 from actloop.state import State
 
-from .context import Context
-from .run import begin, note, run_of
+from .context import Context, thread_of
+from .place import Place, take_place
+from .run import begin, end, note, run_of
 from .turn import Next, Turn, aask_model, ask_model, prepare
 
 
@@ -15,7 +18,7 @@ def reason(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """Begin the run where it is new, and ask the model.
 
     Returns:
-        To `codegen` with the reply, or to the end where the provider failed or the budget is spent.
+        To `codegen` with the reply, or to the end where the provider or the sandbox failed or the budget is spent.
 
     Raises:
         ConfigError: there is no task, or an input file cannot be read.
@@ -25,18 +28,38 @@ def reason(state: State, config: RunnableConfig, *, context: Context) -> Next:
 
 async def areason(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """`reason` for async callers."""
-    return await aask_model(_prepare(state, config, context), context, config)
+    return await aask_model(await asyncio.to_thread(_prepare, state, config, context), context, config)
 
 
 def _prepare(state: State, config: RunnableConfig, context: Context) -> Turn | Next:
-    new = begin(state, context)
-    if new is None:
-        return prepare(state, context, run_of(state), {})
-    names, workspace = state.get("names") or [], state.get("workspace") or []
-    thread = (config.get("configurable") or {}).get("thread_id")
-    if (names or workspace) and not context.sessions.has(str(thread)):
-        gone = f"These variables are gone: {', '.join(names)}." if names else "Its imports and functions are gone."
+    update: dict[str, Any] = begin(state, context) or {}
+    now = cast(State, {**state, **update, "messages": state.get("messages") or []})
+    run = update.get("run") or run_of(state)
+    thread, kernel = thread_of(now, config)
+    if (state.get("names") or state.get("workspace")) and not context.sessions.has(thread, kernel):
+        # The model must not build on variables that are gone: what is there is found out before it is asked.
+        try:
+            _, place = take_place(now, thread, kernel, context)
+        except SandboxError as error:
+            return end("sandbox_error", str(error), run, **{name: update[name] for name in ("kernel",) if name in update})
+        told = [note(text, "nudge")] if (text := _missing(place)) else []
+        update = {
+            **update,
+            "messages": [*told, *update.get("messages", [])],
+            "names": sorted(place.names),
+            "workspace": sorted(place.files),
+            "unplaced": [],
+        }
+    return prepare(now, context, run, update)
+
+
+def _missing(place: Place) -> str:
+    """What the model must know of a sandbox that was started anew; nothing where all is as it was."""
+    if place.became == "kept" or not (place.missing or place.missing_files or place.became == "lost"):
+        return ""
+    gone = f"These variables are gone: {', '.join(place.missing)}." if place.missing else ""
+    if place.became == "lost":
         files = "Of the files, only those that the user gave are there again."
-        told = note(f"The interpreter was started anew since the last answer. {gone} {files}", "nudge")
-        new = {**new, "messages": [told, *new["messages"]], "names": [], "workspace": []}
-    return prepare(cast(State, {**state, **new, "messages": state.get("messages") or []}), context, new["run"], new)
+        return f"The interpreter was started anew since the last answer. {gone or 'Its imports are gone.'} {files}"
+    rest = "Everything else was restored from a snapshot."
+    return " ".join(part for part in ("The sandbox was started anew.", gone, *place.notes(), rest) if part)

@@ -1,6 +1,7 @@
 """One run: from a task to a status. Its counters, how it begins, and how it ends."""
 
 import re
+import secrets
 import time
 import uuid
 from collections.abc import Mapping
@@ -115,6 +116,7 @@ def begin(state: State, context: Context) -> dict[str, Any] | None:
     return {
         "messages": added,
         "goal": text,
+        "kernel": state.get("kernel") or secrets.token_hex(16),
         "run": new_run(needs_a_run(text, given)),
         "inputs": {**(state.get("inputs") or {}), **known},
         "unplaced": sorted({*(state.get("unplaced") or []), *given}),

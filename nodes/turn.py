@@ -143,6 +143,17 @@ def system_prompt(context: Context) -> str:
             memory=f"{context.limits.memory >> 20} MiB",
             turns=context.max_turns,
         )
+    ) + _functions(context)
+
+
+def _functions(context: Context) -> str:
+    """What the model is told of the functions of the host."""
+    if not context.functions:
+        return ""
+    lines = [f"- {f.name}{f.signature}: {(f.doc.splitlines() or [''])[0]}" for f in context.functions]
+    return (
+        "\nThese functions can be called in a cell like any other, without an import; they run outside the sandbox. "
+        "help(name) shows more.\n" + "\n".join(lines) + "\n"
     )
 
 

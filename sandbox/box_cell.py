@@ -86,7 +86,12 @@ class Cell:
         self.next_step: float | None = None
         self._code = str(message["code"])
         self._timeout = float(message["timeout"])
-        self._live = bool(message.get("live"))
+        self.live = bool(message.get("live"))
+        """Whether somebody watches."""
+        self.snapshot = bool(message.get("snapshot"))
+        """Whether a snapshot is to be made after its end."""
+        self._held_at = 0.0
+        self._clock = 0.0
         self._stop_reason: str | None = None
         self._interrupts = 0
         self._killed = False
@@ -114,7 +119,8 @@ class Cell:
         self.before = before
         self._oom = oom
         self.started = time.monotonic()
-        self.next_step = self.started + self._timeout
+        self._clock = self.started
+        self.next_step = self._clock + self._timeout
         with contextlib.suppress(OSError):
             worker.channel.send({"op": "run", "id": self.id, "number": self.number, "code": self._code}, ends)
         if self._stop_reason is not None:
@@ -149,7 +155,7 @@ class Cell:
             left -= len(data)
             self._flood.seen(stream, len(data))
             self.log.feed(stream, data)
-            if self._live:
+            if self.live:
                 self._tell(host, stream, data)
             if not all_of_it:
                 break
@@ -176,7 +182,7 @@ class Cell:
 
     def end_live(self, host: Host) -> None:
         """Say how much was passed over since the last event."""
-        if self._live:
+        if self.live:
             self._tell_skipped(host)
 
     def show(self, display: dict[str, Any], host: Host) -> None:
@@ -196,8 +202,24 @@ class Cell:
         if self._shown > MAX_SHOWN:
             return
         self._displays.append(made)
-        if self._live:
+        if self.live:
             host.send({"ev": "display", "id": self.id, "display": made}, live=True)
+
+    # -- waiting for the host -------------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Stop the clock: the cell waits for the host."""
+        if not self._held_at and self._stop_reason is None:
+            self._held_at = time.monotonic()
+            self.next_step = None
+
+    def go_on(self) -> None:
+        """Let the clock go on."""
+        if self._held_at:
+            self._clock += time.monotonic() - self._held_at
+            self._held_at = 0.0
+            if self._stop_reason is None:
+                self.next_step = self._clock + self._timeout
 
     # -- stopping -------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,60 @@ def split_path(path: str) -> list[str]:
     return parts
 
 
+def open_file(root: str, path: str) -> int:
+    """Open a regular file of the workspace for reading; the caller closes it.
+
+    Raises:
+        ValueError: not a regular file of the workspace.
+        FileNotFoundError: there is no such file.
+    """
+    folder, name = _open_folder(root, split_path(path), make=False)
+    try:
+        # O_NONBLOCK: opening a FIFO must not wait for its writer.
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        raise ValueError(f"{path} is not a regular file") from None
+    finally:
+        os.close(folder)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ValueError(f"{path} is not a regular file")
+    return fd
+
+
+def stays_inside(path: str, target: str) -> bool:
+    """Whether a symbolic link of the workspace points into the workspace, by its text alone."""
+    try:
+        split_path(path)
+        split_path(os.path.normpath(os.path.join(os.path.dirname(path), target)))
+    except ValueError:
+        return False
+    return not target.startswith("/")
+
+
+def _open_folder(root: str, parts: list[str], make: bool) -> tuple[int, str]:
+    """Open the folder of a path, one component after the other; the caller closes it."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in parts[:-1]:
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=fd)
+            below = os.open(part, flags, dir_fd=fd)
+        except FileNotFoundError:
+            os.close(fd)
+            raise
+        except OSError:
+            os.close(fd)
+            raise ValueError(f"{part} is not a folder") from None
+        os.close(fd)
+        fd = below
+    return fd, parts[-1]
+
+
 class Workspace:
     """Files of one session.
 
@@ -53,9 +107,13 @@ class Workspace:
 
     def __init__(self, root: str, transfer: int) -> None:
         self.root = root
-        self._transfer = transfer
+        self.transfer = transfer
         self._seen: dict[str, Stamp] = {}
         self._open: dict[int, tuple[int, int, str, str]] = {}
+        self.folders: list[str] = []
+        """Folders in which there was nothing when the files were last looked at."""
+        self.links: list[tuple[str, str]] = []
+        """Symbolic links that were there then, and what they point to."""
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Do what the host asks for: `put`, `get` or `ls`.
@@ -72,14 +130,16 @@ class Workspace:
                 reply["data"], reply["total"] = base64.b64encode(data).decode("ascii"), size
             else:
                 data = base64.b64decode(message["data"])
-                self.put(message["n"], str(message["path"]), data, message["first"], message["last"])
+                self.put(message["n"], str(message["path"]), data, message["first"], message["last"], message)
         except (ValueError, KeyError, TypeError, OSError) as error:
             missing = isinstance(error, FileNotFoundError)
             text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             reply.update(ok=False, error="missing" if missing else "refused", text=text)
         return reply
 
-    def put(self, number: int, path: str, data: bytes, first: bool, last: bool) -> None:
+    def put(
+        self, number: int, path: str, data: bytes, first: bool, last: bool, facts: dict[str, Any] | None = None
+    ) -> None:
         """Write one part of a file; it appears under its name only when the last part is there.
 
         Args:
@@ -88,13 +148,14 @@ class Workspace:
             data: the part.
             first: begin a new file.
             last: finish it.
+            facts: `mode` and `mtime_ns` that the file had, where it is restored.
 
         Raises:
             ValueError: the path leaves the workspace, or the file grows past the limit.
             OSError: the disk is full, or a component of the path is no folder.
         """
         if first:
-            folder, name = self._folder(split_path(path), make=True)
+            folder, name = _open_folder(self.root, split_path(path), make=True)
             try:
                 temporary = f".put-{os.getpid()}-{number}"
                 fd = os.open(
@@ -110,9 +171,12 @@ class Workspace:
         try:
             while data:
                 data = data[os.write(fd, data) :]
-            if os.fstat(fd).st_size > self._transfer:
-                raise ValueError(f"the file is larger than {self._transfer} bytes")
+            if os.fstat(fd).st_size > self.transfer:
+                raise ValueError(f"the file is larger than {self.transfer} bytes")
             if last:
+                if facts is not None and "mtime_ns" in facts:
+                    os.fchmod(fd, int(facts["mode"]) & 0o777)
+                    os.utime(fd, ns=(int(facts["mtime_ns"]), int(facts["mtime_ns"])))
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
                 self._finish(number)
                 self.note(path)
@@ -137,23 +201,12 @@ class Workspace:
             ValueError: not a regular file of the workspace, or too large.
             FileNotFoundError: there is no such file.
         """
-        folder, name = self._folder(split_path(path), make=False)
+        fd = open_file(self.root, path)
         try:
-            # O_NONBLOCK: opening a FIFO must not wait for its writer.
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        except FileNotFoundError:
-            raise
-        except OSError:
-            raise ValueError(f"{path} is not a regular file") from None
-        finally:
-            os.close(folder)
-        try:
-            facts = os.fstat(fd)
-            if not stat.S_ISREG(facts.st_mode):
-                raise ValueError(f"{path} is not a regular file")
-            if facts.st_size > self._transfer:
-                raise ValueError(f"{path} is larger than {self._transfer} bytes")
-            return os.pread(fd, size, offset), facts.st_size
+            whole = os.fstat(fd).st_size
+            if whole > self.transfer:
+                raise ValueError(f"{path} is larger than {self.transfer} bytes")
+            return os.pread(fd, size, offset), whole
         finally:
             os.close(fd)
 
@@ -170,6 +223,39 @@ class Workspace:
             return
         self._seen[relative] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
 
+    def place(self, folders: list[str], links: list[list[str]]) -> None:
+        """Make empty folders and symbolic links again, as far as they stay in the workspace and nothing is there yet."""
+        for path in folders:
+            with contextlib.suppress(OSError, ValueError):
+                folder, name = _open_folder(self.root, split_path(path), make=True)
+                try:
+                    os.mkdir(name, 0o755, dir_fd=folder)
+                finally:
+                    os.close(folder)
+        for path, target in links:
+            if not stays_inside(path, target):
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                folder, name = _open_folder(self.root, split_path(path), make=True)
+                try:
+                    os.symlink(target, name, dir_fd=folder)
+                finally:
+                    os.close(folder)
+
+    def look(self) -> dict[str, Stamp]:
+        """Take everything that is there now as seen."""
+        self._seen = self._scan()
+        return self.stamps()
+
+    def stamps(self) -> dict[str, Stamp]:
+        """The regular files as they were when last looked at, each with what tells whether it has changed."""
+        return dict(self._seen)
+
+    def forget(self) -> None:
+        """There is nothing in the workspace any more."""
+        self._seen = {}
+        self.folders, self.links = [], []
+
     def changes(self) -> dict[str, list[Any]]:
         """What happened to the files since the last call, as a `Files` record."""
         before, now = self._seen, self._scan()
@@ -184,28 +270,9 @@ class Workspace:
             "deleted": sorted(path for path in before if path not in now),
         }
 
-    def _folder(self, parts: list[str], make: bool) -> tuple[int, str]:
-        """Open the folder of a path; the caller closes it."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for part in parts[:-1]:
-            try:
-                if make:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(part, 0o755, dir_fd=fd)
-                below = os.open(part, flags, dir_fd=fd)
-            except FileNotFoundError:
-                os.close(fd)
-                raise
-            except OSError:
-                os.close(fd)
-                raise ValueError(f"{part} is not a folder") from None
-            os.close(fd)
-            fd = below
-        return fd, parts[-1]
-
     def _scan(self) -> dict[str, Stamp]:
         found: dict[str, Stamp] = {}
+        self.folders, self.links = [], []
         self._scan_folder(self.root, "", 0, found)
         return found
 
@@ -214,8 +281,10 @@ class Workspace:
             entries = list(os.scandir(folder))
         except OSError:
             return
+        if not entries and prefix and _printable(prefix):
+            self.folders.append(prefix.rstrip("/"))
         for entry in entries:
-            if len(found) >= MAX_LISTED:
+            if len(found) >= MAX_LISTED or len(self.folders) + len(self.links) >= MAX_LISTED:
                 return
             name = prefix + entry.name
             if name == OWN or entry.name in ("__pycache__",):
@@ -227,6 +296,11 @@ class Workspace:
                 self._scan_folder(entry.path, name + "/", depth + 1, found)
             elif stat.S_ISREG(facts.st_mode) and _printable(name):
                 found[name] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+            elif stat.S_ISLNK(facts.st_mode) and _printable(name):
+                with contextlib.suppress(OSError, UnicodeError):
+                    target = os.readlink(entry.path)
+                    target.encode("utf-8")
+                    self.links.append((name, target))
 
 
 def _facts(entry: os.DirEntry[str]) -> os.stat_result | None:

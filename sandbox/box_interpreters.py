@@ -36,6 +36,8 @@ class Interpreter:
         """Variables that it holds."""
         self.threads = 0
         """Threads besides its main one; a copy has none of them."""
+        self.tools: object = None
+        """The functions of the host that it knows of; a copy knows those of its worker."""
 
 
 class Interpreters:
@@ -54,14 +56,16 @@ class Interpreters:
         self.worker: Interpreter | None = None
         self.copy: Interpreter | None = None
         self.coming: Interpreter | None = None
+        self.writer: Interpreter | None = None
+        """A fork of one of them that writes a snapshot; see `box_saving.py`."""
 
     def own(self) -> set[int]:
         """The processes of the supervisor's own: itself and the interpreters."""
-        return {os.getpid()} | {who.pid for who in (self.worker, self.copy) if who is not None}
+        return {os.getpid()} | {who.pid for who in (self.worker, self.copy, self.writer) if who is not None}
 
     def start(self) -> None:
         """Start a worker with nothing in it."""
-        ours, theirs = _sockets()
+        ours, theirs = sockets()
         program = os.memfd_create("worker")
         os.write(program, self._program)
         os.lseek(program, 0, os.SEEK_SET)
@@ -95,7 +99,7 @@ class Interpreters:
         room = memory_room()
         if room is not None and resident_bytes(worker.pid) + SPARE > room:
             return "no copy of the interpreter was made before this cell: it fills more than half of the memory"
-        ours, theirs = _sockets()
+        ours, theirs = sockets()
         try:
             worker.channel.send({"op": "copy"}, (theirs.fileno(),))
         except OSError:
@@ -106,6 +110,7 @@ class Interpreters:
         self.coming = self._watch(Interpreter(Channel(ours)))
         self.coming.names = list(worker.names)
         self.coming.threads = worker.threads
+        self.coming.tools = worker.tools
         return ""
 
     def on_frozen(self, message: Message) -> None:
@@ -155,6 +160,13 @@ class Interpreters:
         self.start()
         return False
 
+    def drop_all(self) -> None:
+        """End all of them."""
+        for who in (self.worker, self.copy, self.coming, self.writer):
+            if who is not None:
+                self.drop(who)
+        self.worker = self.copy = self.coming = self.writer = None
+
     def drop(self, who: Interpreter) -> None:
         """End an interpreter and forget it."""
         with contextlib.suppress(KeyError, ValueError):
@@ -170,7 +182,7 @@ class Interpreters:
         return who
 
 
-def _sockets() -> tuple[socket.socket, socket.socket]:
+def sockets() -> tuple[socket.socket, socket.socket]:
     """Two ends of a channel; sending on ours gives up after a while, for a worker may have been stopped."""
     ours, theirs = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))

@@ -20,13 +20,17 @@ import sys
 import time
 from typing import Any
 
+from .box_calls import Calls
 from .box_cell import Cell
 from .box_files import Workspace
 from .box_host import Host
 from .box_interpreters import Interpreter, Interpreters
+from .box_lease import Lease
 from .box_pipes import Pipes
 from .box_proc import end_all_but, oom_counter, set_dumpable, signal_name
 from .box_processes import Processes
+from .box_restoring import Restoring
+from .box_saving import Saving
 from .box_wire import Message
 
 COPY_AFTER_S = 0.005
@@ -51,6 +55,7 @@ class Supervisor:
         self._settings = settings
         self._selector = selectors.DefaultSelector()
         self._host = Host(0, 1)
+        self._lease = Lease(settings["ttl_s"])
         self._files = Workspace(settings["root"], settings["transfer"])
         self._pipes = Pipes(self._selector)
         self._processes = Processes()
@@ -58,13 +63,19 @@ class Supervisor:
         self._oom = oom_counter()
         self._cell: Cell | None = None
         self._cells = 0
+        self._point = ""
         self._journal: dict[str, Message] = {}
         self._news: list[str] = []
         self._missing: set[str] = set()
         self._copy_at: float | None = None
         self._writing = False
-        self._greeted = False
+        self._python = ""
+        self._waiting: list[Message] = []
         self._failed_starts = 0
+        self._tools: list[Message] = []
+        self._calls = Calls("")
+        self._restoring = Restoring(self._host, self._files, self._interpreters)
+        self._saving = Saving(self._selector, self._files, self._host, self._interpreters, settings["snapshot"])
 
     def run(self) -> None:
         """Serve until the host goes away."""
@@ -81,7 +92,7 @@ class Supervisor:
         self._selector.register(0, selectors.EVENT_READ, "host")
         self._interpreters.start()
         watched = self._selector.get_map()
-        while not self._host.gone:
+        while not self._host.gone and not self._is_over():
             self._want_write()
             for key, _ in self._selector.select(self._timeout()):
                 # What came before it in this round may have closed it.
@@ -120,15 +131,111 @@ class Supervisor:
 
     def _on_host(self, message: Message) -> None:
         op = message.get("op")
+        if op == "hello":
+            self._on_hello(message)
+        elif op == "who":
+            self._host.send({"ev": "who", "by": message.get("by"), **self._about()})
+        elif not self._lease.admits(message):
+            self._host.send({"ev": "ousted", "by": message.get("by"), "holder": self._lease.holder})
+        else:
+            self._lease.heard(work=op != "beat")
+            self._on_order(op, message)
+
+    def _on_order(self, op: Any, message: Message) -> None:
         if op == "run":
             self._on_run(message)
         elif op == "interrupt":
             if self._cell is not None and message.get("id") in (None, self._cell.id):
                 self._cell.stop("cancelled", self._interpreters.worker, self._settings["grace_s"])
         elif op == "cell":
-            self._host.send(self._cell_status(str(message.get("id"))))
+            self._on_asked(str(message.get("id")))
         elif op in ("put", "get", "ls"):
             self._host.send(self._files.answer(message))
+        elif op == "tools":
+            self._tools = message["tools"]
+        elif op in ("taken", "result"):
+            self._on_call_of_host(op, message)
+        elif op == "stored":
+            self._saving.stored(str(message.get("id")))
+        elif op == "confirmed":
+            self._saving.confirmed(message)
+        elif op == "bye":
+            self._lease.let_go()
+        elif self._cell is not None:
+            self._host.send({"ev": "reply", "n": message.get("n"), "ok": False, "error": "busy", "text": "a cell runs"})
+        elif op == "snapshot":
+            self._saving.ask(str(message["id"]))
+        elif op == "empty":
+            self._on_empty(message)
+        elif op == "unit":
+            self._restoring.unit(message)
+        elif op == "arrive":
+            self._on_arrive(message)
+
+    def _on_hello(self, message: Message) -> None:
+        worker = self._interpreters.worker
+        if worker is None or not worker.ready:
+            self._waiting.append(message)
+            return
+        ok = self._lease.take(message)
+        about = {**self._about(), "cells": list(self._journal)} if ok else self._about()
+        self._host.send({"ev": "hello", "by": message.get("by"), "ok": ok, **about})
+
+    def _about(self) -> Message:
+        worker = self._interpreters.worker
+        return {
+            "python": self._python,
+            "thread": self._lease.thread,
+            "holder": self._lease.holder,
+            "silent_s": self._lease.silent_s,
+            "idle_s": self._lease.idle_s,
+            "point": self._point,
+            "running": self._cell.id if self._cell is not None else None,
+            "names": worker.names if worker is not None else [],
+        }
+
+    def _on_asked(self, cell_id: str) -> None:
+        """Tell a host that has come anew of a cell, and of what it waits for."""
+        self._host.send(self._cell_status(cell_id))
+        if self._cell is not None and self._cell.id == cell_id:
+            self._cell.live = True
+            self._calls.tell_again(self._host)
+
+    def _on_call_of_host(self, op: str, message: Message) -> None:
+        if self._cell is None or message.get("id") != self._cell.id:
+            return
+        if op == "taken":
+            self._calls.take_up(message)
+            return
+        self._calls.answer(message)
+        if not self._calls.pending:
+            self._cell.go_on()
+
+    # -- to another point -----------------------------------------------------------------------------------------
+
+    def _on_empty(self, message: Message) -> None:
+        """Begin anew: no variable, no file, no process of a cell is left."""
+        self._saving.give_up("the session was brought to another point")
+        self._interpreters.drop_all()
+        end_all_but({os.getpid()})
+        self._processes.collect({os.getpid()})
+        self._processes.forget_stock()
+        self._pipes.retire()
+        self._restoring.empty()
+        self._point, self._journal, self._news, self._missing, self._copy_at = "", {}, [], set(), None
+        self._waiting.append(message)
+        self._interpreters.start()
+
+    def _on_arrive(self, message: Message) -> None:
+        """All of a snapshot is here."""
+        self._files.place(message["folders"], message["links"])
+        self._saving.assume(message)
+        self._point = str(message["point"])
+        self._cells = max(self._cells, int(message["cells"]))
+        if self._interpreters.worker is not None:
+            self._interpreters.worker.names = [str(name) for name in message["names"]]
+        self._copy_at = time.monotonic()
+        self._host.send({"ev": "reply", "n": message.get("n"), "ok": True})
 
     def _cell_status(self, cell_id: str) -> Message:
         if cell_id in self._journal:
@@ -146,26 +253,40 @@ class Supervisor:
             return
         self._cells += 1
         self._cell = Cell(message, self._cells, self._settings)
-        if self._interpreters.worker is not None and self._interpreters.worker.ready:
-            self._begin()
+        self._calls = Calls(cell_id)
 
-    def _begin(self) -> None:
+    def _advance(self) -> None:
+        """Take the steps between two cells that are possible now: a copy, a snapshot, then the next cell."""
         worker = self._interpreters.worker
-        assert self._cell is not None
-        assert worker is not None
-        if self._copy_at is not None:
+        if worker is None or not worker.ready or (self._cell is not None and self._cell.started):
+            return
+        if self._copy_at is not None and (self._cell is not None or time.monotonic() >= self._copy_at):
             self._ask_for_copy()
+        if self._saving.asked and self._copy_at is None and self._interpreters.coming is None:
+            self._saving.begin()
+        if self._cell is not None and not self._saving.holds_up:
+            self._begin(self._cell, worker)
+
+    def _begin(self, cell: Cell, worker: Interpreter) -> None:
+        if worker.tools is not self._tools:
+            worker.tools = self._tools
+            with contextlib.suppress(OSError):
+                worker.channel.send({"op": "tools", "tools": self._tools})
         ends = self._pipes.renew()
         if not self._processes.stock_taken:
+            self._saving.settle()
             self._processes.take_stock(self._interpreters.own())
         self._processes.begin(worker.threads)
-        self._cell.begin(worker, ends, self._processes.known, self._oom.read())
+        cell.begin(worker, ends, self._processes.known, self._oom.read())
         for fd in ends:
             os.close(fd)
 
     # -- the interpreters -----------------------------------------------------------------------------------------
 
     def _on_interpreter(self, who: Interpreter) -> None:
+        if who is self._interpreters.writer:
+            self._saving.on_writer()
+            return
         try:
             messages, alive = who.channel.poll()
         except EOFError:
@@ -193,22 +314,38 @@ class Supervisor:
         if op == "frozen" and who is self._interpreters.coming:
             self._interpreters.on_frozen(message)
             self._reap()
-            if self._cell is None:
+            if self._cell is None and not self._saving.asked:
                 self._processes.take_stock(self._interpreters.own())
         elif who is not self._interpreters.worker:
             return
         elif op == "ready":
             who.ready = True
             self._failed_starts = 0
-            if not self._greeted:
-                self._greeted = True
-                self._host.send({"ev": "ready", "python": message.get("python")})
-            if self._cell is not None:
-                self._begin()
+            self._python = str(message.get("python"))
+            waiting, self._waiting = self._waiting, []
+            for asked in waiting:
+                if asked["op"] == "hello":
+                    self._on_hello(asked)
+                else:
+                    self._host.send({"ev": "reply", "n": asked.get("n"), "ok": True})
         elif self._cell is not None and op == "display" and isinstance(message.get("display"), dict):
             self._cell.show(message["display"], self._host)
+        elif op == "call":
+            self._on_call(who, message)
+        elif op == "loaded":
+            self._restoring.on_loaded(message)
         elif self._cell is not None and op == "done" and message.get("id") == self._cell.id:
             self._finish(who, message)
+
+    def _on_call(self, worker: Interpreter, message: Message) -> None:
+        fd = worker.channel.take_fd()
+        if fd is None:
+            return
+        if self._cell is None or not self._cell.started:
+            os.close(fd)
+            return
+        self._cell.hold()
+        self._calls.begin(message, fd, self._host)
 
     def _ask_for_copy(self) -> None:
         self._copy_at = None
@@ -219,6 +356,7 @@ class Supervisor:
     def _reap(self) -> None:
         """Collect every process that ended; PID 1 is the parent of all that others left behind."""
         fallen: Any | None = None
+        ended = 0
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -226,6 +364,7 @@ class Supervisor:
                 break
             if pid == 0:
                 break
+            ended += 1
             self._processes.dying.discard(pid)
             worker, copy = self._interpreters.worker, self._interpreters.copy
             if worker is not None and pid == worker.pid:
@@ -236,6 +375,9 @@ class Supervisor:
                 self._interpreters.drop(copy)
         if fallen is not None:
             self._on_worker_end(fallen[0], fallen[1])
+        elif ended and self._cell is None and self._processes.stock_taken:
+            # The writer of a snapshot, for example; the next cell shall not have to look where a process has gone.
+            self._processes.take_stock(self._interpreters.own())
 
     def _on_worker_end(self, status: int, usage: Any) -> None:
         """Let the copy take over, and say what became of the cell and of the variables."""
@@ -247,6 +389,8 @@ class Supervisor:
             self._host.gone = True
             return
         self._interpreters.settle()
+        self._saving.settle()
+        self._restoring.on_worker_end()
         cell = self._cell if self._cell is not None and self._cell.started else None
         if cell is not None:
             with contextlib.suppress(EOFError):
@@ -296,6 +440,7 @@ class Supervisor:
         record["lost_names"] = sorted(self._missing)
         survivors = self._survivors()
         record["notes"] += self._news + survivors
+        record["host_calls"] = self._calls.close()
         if survivors or not pipes_kept:
             self._pipes.retire()
         self._news, self._missing = [], set()
@@ -306,6 +451,10 @@ class Supervisor:
         self._journal[cell.id] = message
         while len(self._journal) > JOURNAL:
             del self._journal[next(iter(self._journal))]
+        self._point = cell.id
+        self._lease.heard(work=True)
+        if cell.snapshot:
+            self._saving.ask(cell.id)
         self._host.send(message)
 
     def _survivors(self) -> list[str]:
@@ -313,6 +462,7 @@ class Supervisor:
         if self._interpreters.coming is None and self._processes.unchanged(worker.threads if worker else -1):
             return []
         self._interpreters.settle()
+        self._saving.settle()
         notes, many = self._processes.survivors(self._interpreters.own())
         self._processes.forget_stock()
         if many and worker is not None:
@@ -323,13 +473,28 @@ class Supervisor:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _timeout(self) -> float | None:
-        steps = [self._copy_at, self._cell.next_step if self._cell is not None else None]
+        steps = [
+            self._copy_at,
+            self._cell.next_step if self._cell is not None else None,
+            self._lease.ends_at if self._cell is None or self._calls.pending else None,
+            self._saving.deadline,
+            self._restoring.deadline,
+        ]
         due = [step for step in steps if step is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
+    def _is_over(self) -> bool:
+        """Whether nobody has done anything here for so long that the box ends; a cell that runs is something."""
+        ends_at = self._lease.ends_at
+        if ends_at is None or time.monotonic() < ends_at:
+            return False
+        return self._cell is None or self._calls.pending
+
     def _on_time(self) -> None:
-        if self._copy_at is not None and time.monotonic() >= self._copy_at:
-            self._ask_for_copy()
+        self._restoring.on_time()
+        if self._saving.deadline is not None and time.monotonic() >= self._saving.deadline:
+            self._saving.give_up("reading the files took too long")
+        self._advance()
         cell, worker = self._cell, self._interpreters.worker
         if (
             cell is not None

@@ -114,6 +114,10 @@ class Channel:
             if not self._fill():
                 raise EOFError
 
+    def take_fd(self) -> int | None:
+        """The next descriptor that came along with what was polled, or None; the caller closes it."""
+        return self._fds.pop(0) if self._fds else None
+
     def poll(self) -> tuple[list[Message], bool]:
         """Read what is there without waiting; the second value is False once the other side is gone."""
         alive = True

@@ -38,6 +38,9 @@ from .box_reserve import Reserve
 from .box_show import Shows, answer_of, text_of
 from .box_signals import BETWEEN, SIGNALS, close_signals, open_signals
 from .box_streams import Streams, refuse_input
+from .box_snapshot import become_writer
+from .box_tools import Tools
+from .box_variables import Session, load
 from .box_wire import EXIT_NO_CHANNEL, Channel, Message
 
 _REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
@@ -64,10 +67,12 @@ class Worker:
 
     Args:
         channel: to the supervisor.
+        root: folder of the workspace.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, root: str) -> None:
         self._channel = channel
+        self._root = root
         self._pid = _getpid()
         self._streams = Streams()
         self._compiler = Compiler()
@@ -77,6 +82,8 @@ class Worker:
         self._shows = Shows(self._send_display)
         self._in_cell = False
         self._main = _main_module()
+        self._memory = Session()
+        self._tools = Tools(self._send_call)
         self._essentials = Essentials()
         builtins.input = refuse_input
         self._streams.teach_print()
@@ -102,11 +109,50 @@ class Worker:
                         self._copy(fds[0])
                 elif message.get("op") == "reap":
                     _reap_children()
+                elif message.get("op") == "tools":
+                    self._tools.offer(message["tools"])
+                elif message.get("op") == "load":
+                    self._load(message, fds[0])
+                elif message.get("op") == "snapshot":
+                    self._write_snapshot(message, fds[0])
                 else:
                     _exit(EXIT_NO_CHANNEL)
             except BaseException:
                 # The supervisor is gone, or the cell has broken what we stand on.
                 _exit(EXIT_NO_CHANNEL)
+
+    def _load(self, message: Message, fd: int) -> None:
+        """Make variables of a unit of a snapshot."""
+        contents = []
+        with os.fdopen(fd, "rb") as file:
+            file.seek(0)
+            for size in message["sizes"]:
+                content = bytearray(size)
+                file.readinto(content)
+                contents.append(content)
+        failed = load(message["names"], contents, self._main.__dict__, self._memory)
+        self._channel.send({"op": "loaded", "failed": failed})
+
+    def _write_snapshot(self, message: Message, fd: int) -> None:
+        """Fork a process that writes a snapshot; as with a copy, it is PID 1's child and not this one's."""
+        middle = _fork()
+        if middle:
+            os.close(fd)
+            if middle > 0:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(middle, 0)
+            return
+        try:
+            if _fork():
+                _exit(0)
+            set_oom_score(1000)
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            self._pid = 0
+            with contextlib.suppress(OSError):
+                self._channel.close()
+            become_writer(Channel(socket.socket(fileno=fd)), message, self._root, self._main.__dict__, self._memory)
+        finally:
+            _exit(0)
 
     def _on_interrupt(self, _number: int, _frame: object) -> None:
         if self._in_cell:
@@ -185,15 +231,23 @@ class Worker:
         """Hand a display to the supervisor, unless a late thread or a child process made it."""
         if self._streams.late.here() or _getpid() != self._pid:
             return
+        self._say({"op": "display", "display": display})
+
+    def _send_call(self, call: dict[str, Any], fd: int) -> None:
+        """Hand a call of a function of the host to the supervisor."""
+        self._say(call, (fd,))
+
+    def _say(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        """Send what user code has caused, from whatever thread."""
         if get_ident() != _main_thread:
             with self._sending:
-                self._channel.send({"op": "display", "display": display})
+                self._channel.send(message, fds)
             return
         # An interrupt must not cut a message in two.
         self._in_cell, inside = False, self._in_cell
         try:
             with self._sending:
-                self._channel.send({"op": "display", "display": display})
+                self._channel.send(message, fds)
         finally:
             self._in_cell = inside
 
@@ -226,8 +280,13 @@ class Worker:
             self._channel = Channel(socket.socket(fileno=fd))
             self._sending = allocate_lock()
             self._pid = _getpid()
+            self._tools.adopt_process()
             self._channel.send({"op": "frozen", "pid": self._pid})
-            self._channel.receive()
+            while True:
+                message, fds = self._channel.receive()
+                if message.get("op") != "snapshot":
+                    break
+                self._write_snapshot(message, fds[0])
             set_dumpable(True)
             set_oom_score(WORKER_OOM_SCORE)
             while signal.sigtimedwait(SIGNALS, 0):
@@ -321,13 +380,14 @@ def _exit_code(error: SystemExit) -> int:
     return 1
 
 
-def main(fd: int, data_limit: int) -> None:
+def main(fd: int, data_limit: int, root: str) -> None:
     """Become the worker.
 
     Args:
         fd: socket to the supervisor.
         data_limit: bytes of private memory; an allocation beyond it raises MemoryError, long before the kernel ends
             the process. 0 is without.
+        root: folder of the workspace.
     """
     global _main_thread
     set_oom_score(WORKER_OOM_SCORE)
@@ -340,6 +400,6 @@ def main(fd: int, data_limit: int) -> None:
     _main_thread = get_ident()
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_BLOCK, BETWEEN)
-    worker = Worker(channel)
+    worker = Worker(channel, root)
     channel.send({"op": "ready", "pid": os.getpid(), "python": sys.version.split()[0], "started": time.monotonic()})
     worker.serve()

@@ -1,6 +1,7 @@
 """A cell that is running, as its caller sees it."""
 
 import asyncio
+import contextvars
 import queue
 import threading
 import time
@@ -70,6 +71,8 @@ class RunningCell:
 
     def __init__(self, id: str, interrupt: Callable[[], None], patience: float, on_silence: Callable[[], None]) -> None:
         self.id = id
+        self.context = contextvars.copy_context()
+        """Of whoever started it: what is done for the cell on the host belongs to that."""
         self._interrupt = interrupt
         self._overdue = time.monotonic() + patience
         self._on_silence = on_silence

@@ -9,8 +9,11 @@ import http
 import json
 import os
 import socket
+import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -25,8 +28,10 @@ from actloop.errors import SandboxError, SandboxUnavailable
 from .engine import connect, translate_errors
 from .image import require_image
 from .link import AttachedLink
+from .order import Order
 from .program import BOOT, WORKSPACE, supervisor_program
 from .session import BoxSession
+from .talk import facts_of
 
 USER = "10001:10001"
 LABEL = "actloop"
@@ -34,6 +39,12 @@ TMP_BYTES = 64 << 20
 SHM_BYTES = 32 << 20
 SPARE_FILES = 32
 NAME_ATTEMPTS = 3
+POOL_PREFIX = "actloop-pool-"
+"""Begins the names of boxes that wait for a thread."""
+SETTLE_S = 10.0
+"""Seconds that a box may take to start, or to be gone, when another process has begun either."""
+PROGRAM_S = 2.0
+"""Seconds after its start in which a box is left to the process that started it, which is sending its program."""
 
 
 @cache
@@ -58,7 +69,7 @@ def environment(limits: Limits) -> dict[str, str]:
     }
 
 
-def container_options(limits: Limits, labels: Mapping[str, str]) -> dict[str, Any]:
+def container_options(limits: Limits, labels: Mapping[str, str], lasting: bool = False) -> dict[str, Any]:
     """Options of `containers.create`, with the reason beside each."""
     owner = f"uid={USER.split(':')[0]},gid={USER.split(':')[1]}"
     return {
@@ -98,65 +109,166 @@ def container_options(limits: Limits, labels: Mapping[str, str]) -> dict[str, An
         ],
         # What the box prints is ours to read and must not land on the host's disk as well.
         "log_config": LogConfig(type="none"),
-        # The box ends when its stream does, and nothing of it stays, even if this process is killed.
+        # A box ends when its stream does, even if this process is killed. That of a thread lives on for the process
+        # that goes on with the thread, and ends by itself when none comes. Nothing of either stays.
         "auto_remove": True,
+        "detach": lasting,
         "environment": environment(limits),
         "labels": {LABEL: "1", f"{LABEL}.owner": str(os.getpid()), f"{LABEL}.host": socket.gethostname(), **labels},
     }
 
 
-def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, thread: str | None = None) -> BoxSession:
-    """Start a container and the interpreter in it.
+def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, order: Order | None = None) -> BoxSession:
+    """Start a container and the interpreter in it, or attach to the one that a thread has.
 
     Args:
         limits: of the box.
         image: any image with Python 3.9 or later.
-        thread: thread that owns the box, for its label.
+        order: whose box it is, and where its snapshots go.
 
     Raises:
         SandboxUnavailable: no engine, or it refuses the container.
         ImageMissing: the image is not on the engine.
+        SessionBusy: another process holds the thread's box.
     """
     client = connect()
-    container: Any = None
-    link: AttachedLink | None = None
     try:
         with translate_errors():
-            require_image(client, image)
-            labels = {f"{LABEL}.thread": thread} if thread else {}
-            container = _create(client, image, container_options(limits, labels))
-            sock = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-            link = AttachedLink(sock)
-            container.start()
-            link.send(supervisor_program(limits))
-        return BoxSession(str(container.name), link, lambda: _remove(client, container), limits)
+            return _Opening(client, limits, image, order or Order()).open()
     except BaseException as error:
-        # Whatever went wrong after the container was made must not leave it behind.
-        if link is not None:
-            link.close()
-        if container is not None:
-            _remove(client, container)
-        else:
-            client.close()
+        client.close()
         if isinstance(error, OSError) and not isinstance(error, SandboxError):
-            raise SandboxUnavailable(f"The stream to the new box broke off: {error}. Try again.") from error
+            raise SandboxUnavailable(f"The stream to the box broke off: {error}. Try again.") from error
         raise
 
 
-def _create(client: docker.DockerClient, image: str, options: dict[str, Any]) -> Any:
-    """Make a container under a name that nobody has; a stranger's is neither taken nor touched."""
-    for attempt in range(NAME_ATTEMPTS):
+@dataclass
+class _Opening:
+    """The way to one box."""
+
+    client: docker.DockerClient
+    limits: Limits
+    image: str
+    order: Order
+
+    def open(self) -> BoxSession:
+        """A new box, or the thread's own."""
+        if not self.order.key:
+            return self._open_new()
+        until = time.monotonic() + SETTLE_S
+        while True:
+            found = find_box(self.client, self.order.key)
+            if found is None:
+                container = self._create(box_name(self.order.key))
+                if container is not None:
+                    return self._start(container)
+            elif (session := self._attach(found, until)) is not None:
+                return session
+            if time.monotonic() > until + SETTLE_S:
+                raise SandboxUnavailable(f"The box {box_name(self.order.key)} is there but cannot be used. Remove it.")
+            time.sleep(0.1)
+
+    def _open_new(self) -> BoxSession:
+        prefix = POOL_PREFIX if self.order.pooled else "actloop-"
+        for _ in range(NAME_ATTEMPTS):
+            container = self._create(f"{prefix}{uuid.uuid4().hex[:12]}")
+            if container is not None:
+                return self._start(container)
+        raise SandboxUnavailable("Every name for a new box is taken on this engine; run `actloop gc`.")
+
+    def _create(self, name: str) -> Any:
+        """Make a container; None where somebody has its name, whose container is neither taken nor touched."""
+        options = container_options(self.limits, self.order.labels(), self.order.lasting)
+        require_image(self.client, self.image)
         try:
-            return client.containers.create(image, name=f"actloop-{uuid.uuid4().hex[:12]}", **options)
+            return self.client.containers.create(self.image, name=name, **options)
         except docker.errors.APIError as error:
-            if error.status_code != http.HTTPStatus.CONFLICT or attempt == NAME_ATTEMPTS - 1:
-                raise
-    raise AssertionError
+            if error.status_code == http.HTTPStatus.CONFLICT:
+                return None
+            raise
+
+    def _start(self, container: Any) -> BoxSession:
+        link: AttachedLink | None = None
+        try:
+            link = _attached(container)
+            container.start()
+            link.send(supervisor_program(self.limits, self.limits.idle_s if self.order.lasting else None))
+            return self._session(container, link)
+        except BaseException:
+            # Whatever went wrong after the container was made must not leave it behind.
+            if link is not None:
+                link.close()
+            _remove(self.client, container)
+            raise
+
+    def _attach(self, container: Any, until: float) -> BoxSession | None:
+        """Attach to a box that runs; None where it does not yet, or not any more."""
+        if container.status == "paused":
+            container.unpause()
+        elif container.status != "running" or _age_s(container) < PROGRAM_S:
+            # Another process is starting it, or it is being removed; one that stays so is of no use to anybody.
+            if container.status != "running" and time.monotonic() > until:
+                _remove_quietly(container)
+            return None
+        link = _attached(container)
+        try:
+            return self._session(container, link)
+        except BaseException:
+            link.close()
+            raise
+
+    def _session(self, container: Any, link: AttachedLink) -> BoxSession:
+        return BoxSession(
+            str(container.name),
+            link,
+            lambda: _remove(self.client, container),
+            self.limits,
+            thread=self.order.key,
+            snapshots=self.order.snapshots,
+            every_cell=self.order.every_cell,
+        )
 
 
-def _remove(client: docker.DockerClient, container: Any) -> None:
+def box_name(key: str) -> str:
+    """Name of the container of a thread."""
+    return f"actloop-{key}"
+
+
+def find_box(client: docker.DockerClient, key: str) -> Any:
+    """The container of a thread, or None.
+
+    One that came from a pool is renamed after it was given to its thread; until then only the box itself knows.
+    """
+    try:
+        return client.containers.get(box_name(key))
+    except docker.errors.NotFound:
+        pass
+    for box in client.containers.list(filters={"label": f"{LABEL}.pool"}, sparse=True, ignore_removed=True):
+        container = client.containers.get(box.id)
+        if str(container.name).startswith(POOL_PREFIX):
+            facts = facts_of(_attached(container))
+            if facts is not None and facts.get("thread") == key:
+                return container
+    return None
+
+
+def _attached(container: Any) -> AttachedLink:
+    return AttachedLink(container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
+
+
+def _age_s(container: Any) -> float:
+    """Seconds since the container was started, by this machine's clock."""
+    started = str(container.attrs["State"]["StartedAt"])[:19]
+    return (datetime.now(UTC) - datetime.fromisoformat(started).replace(tzinfo=UTC)).total_seconds()
+
+
+def _remove_quietly(container: Any) -> None:
     """Remove a container that may be gone, or going, already."""
     with contextlib.suppress(SandboxError), translate_errors():
         container.remove(force=True, v=True)
+
+
+def _remove(client: docker.DockerClient, container: Any) -> None:
+    _remove_quietly(container)
     with contextlib.suppress(Exception):
         client.close()

@@ -19,15 +19,20 @@ _SUPERVISOR = (
     "box_capture",
     "box_files",
     "box_host",
+    "box_calls",
     "box_cell",
+    "box_lease",
     "box_pipes",
     "box_processes",
     "box_interpreters",
+    "box_restoring",
+    "box_saving",
     "box_supervisor",
 )
 _WORKER = (
     "box_wire",
     "box_proc",
+    "box_files",
     "box_essentials",
     "box_imports",
     "box_ipython",
@@ -37,6 +42,9 @@ _WORKER = (
     "box_code",
     "box_names",
     "box_show",
+    "box_tools",
+    "box_variables",
+    "box_snapshot",
     "box_worker",
 )
 
@@ -76,15 +84,22 @@ def _sources(names: tuple[str, ...]) -> str:
 
 
 def _worker_program(limits: Limits) -> bytes:
-    return f"{_sources(_WORKER)}\n_package.box_worker.main(4, {limits.memory})\n".encode()
+    return f"{_sources(_WORKER)}\n_package.box_worker.main(4, {limits.memory}, {WORKSPACE!r})\n".encode()
 
 
-def supervisor_program(limits: Limits) -> bytes:
-    """What is written to a new box first: the length as ten digits, then the supervisor with its settings."""
+def supervisor_program(limits: Limits, ttl_s: float | None = None) -> bytes:
+    """What is written to a new box first: the length as ten digits, then the supervisor with its settings.
+
+    Args:
+        limits: of the box.
+        ttl_s: seconds without work after which it ends; None where it ends with its stream.
+    """
     settings: dict[str, Any] = {
         "root": WORKSPACE,
         "transfer": limits.transfer,
         "grace_s": limits.grace_s,
+        "ttl_s": ttl_s,
+        "snapshot": limits.snapshot,
         "output": limits.output,
         # A flood must leave room for what the user makes.
         "output_file": min(limits.disk // 4, 64 << 20),

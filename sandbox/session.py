@@ -1,36 +1,36 @@
-"""A session: the host's end of a box, the same for every kind of box.
-
-One thread of the session reads what the box says and hands it to whoever waits: the caller of a cell, of a file
-transfer. Callers never read the stream themselves, so that an async caller blocks nothing and a slow one delays no
-other.
-"""
+"""A session: the host's end of a box, the same for every kind of box."""
 
 import asyncio
 import base64
 import contextlib
-import itertools
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from actloop.config import Limits
-from actloop.errors import FileRefused, SandboxError, SandboxLost, SandboxUnavailable, SessionBusy
-from actloop.protocols import Execution, FileInfo, OnEvent
+from actloop.errors import FileRefused, SandboxLost, SessionBusy, SnapshotError
+from actloop.protocols import Execution, FileInfo, OnEvent, Restored
 
-from .box_wire import LineReader, Message, encode_line
+from .box_wire import Message
 from .cell import RunningCell, event_of, lost_record, record_of
+from .host_functions import HostFunction, no_such_function, unknown_outcome
+from .keeping import Keeping
 from .link import Link
+from .manifest import Manifest
+from .restoring import PART, restore
+from .snapshots import Snapshots
+from .talk import Talk
 
-PART = 192 << 10
-"""Bytes of a file in one message."""
-START_S = 60.0
-"""Seconds a box may take until its interpreter answers."""
 MAX_FILES = 4096
 SILENCE_S = 30.0
 """Seconds beyond a cell's time limit after which a box that says nothing is given up."""
+SNAPSHOT_S = 120.0
+"""Seconds that a snapshot which somebody waits for may take."""
+LAST_SNAPSHOT_S = 20.0
+"""Seconds that closing a session waits for its last snapshot to be stored."""
 
 
 class BoxSession:
@@ -39,39 +39,61 @@ class BoxSession:
     Args:
         name: of the box.
         link: stream to its supervisor, which has been sent its program.
-        remove: removes the box; called once.
+        remove: removes the box; called once, unless the box was left to somebody else.
         limits: of the box.
+        thread: that the box belongs to.
+        snapshots: gives the store of the thread's snapshots when one is needed.
+        every_cell: make a snapshot after each cell.
 
     Raises:
         SandboxUnavailable: the interpreter did not answer in time.
+        SessionBusy: another process holds the box.
     """
 
-    def __init__(self, name: str, link: Link, remove: Callable[[], None], limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        link: Link,
+        remove: Callable[[], None],
+        limits: Limits,
+        *,
+        thread: str = "",
+        snapshots: Callable[[], Snapshots] | None = None,
+        every_cell: bool = False,
+    ) -> None:
         self._name = name
-        self._link = link
         self._remove = remove
         self.limits = limits
-        self._sending = threading.Lock()
+        self._open_store = snapshots
+        self._every_cell = every_cell
         self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
-        self._replies: dict[int, Future[Message]] = {}
         self._cell: RunningCell | None = None
+        self._functions: dict[str, HostFunction] = {}
+        self._known: set[str] = set()
         self._names: set[str] = set()
-        self._ready: Future[str] = Future()
-        self._closed = False
-        self._gone = False
+        self._ran = 0
         self._silent = False
-        self._reader = threading.Thread(target=self._read, name=f"actloop {name}", daemon=True)
-        self._reader.start()
+        self._keeping: Keeping | None = None
+        self.point = ""
+        """Id of the cell, or of the snapshot, whose state the session is in; empty where it is new."""
+        self._talk = Talk(name, link, self._on_message, self._on_end)
         try:
-            self.python = self._ready.result(START_S)
-        except (TimeoutError, SandboxError) as error:
+            self._be_welcomed(self._talk.greet(thread))
+        except SessionBusy:
+            self._talk.close()
+            raise
+        except BaseException:
             self.close()
-            why = link.complaint.splitlines()[-2:] or [str(error) or f"no answer within {START_S:.0f} s"]
-            raise SandboxUnavailable(
-                f"The interpreter in the box did not start: {'; '.join(why)}. Check that the image has Python 3.9 or "
-                "later (actloop doctor)."
-            ) from None
+            raise
+
+    def _be_welcomed(self, welcome: Message) -> None:
+        self.python = str(welcome.get("python"))
+        self.point = str(welcome.get("point") or "")
+        self._names = {str(name) for name in welcome.get("names") or []}
+        running = welcome.get("running")
+        self.running: str | None = str(running) if running else None
+        """Id of the cell that ran when this process took hold of the box."""
+        self._known = {str(cell) for cell in welcome.get("cells") or []} | ({self.running} if self.running else set())
 
     @property
     def id(self) -> str:
@@ -86,7 +108,7 @@ class BoxSession:
     @property
     def alive(self) -> bool:
         """Whether the box still answers."""
-        return not (self._gone or self._closed)
+        return not (self._talk.gone or self._talk.closed)
 
     # -- cells ----------------------------------------------------------------------------------------------------
 
@@ -97,29 +119,13 @@ class BoxSession:
 
         Ctrl-C ends the cell, not the session: the cell is interrupted, then KeyboardInterrupt goes on.
         """
-        cell = self._start(code, timeout, cell_id, live=on_event is not None)
-        try:
-            if on_event is not None:
-                for event in cell.events():
-                    on_event(event)
-            return cell.wait()
-        except BaseException:
-            self._give_up(cell)
-            raise
+        return self._follow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
 
     async def arun(
         self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
     ) -> Execution:
         """`run` for async callers; cancelling the task cancels the cell and waits for its end."""
-        cell = self._start(code, timeout, cell_id, live=on_event is not None)
-        try:
-            if on_event is not None:
-                async for event in cell.aevents():
-                    on_event(event)
-            return await cell.await_end()
-        except BaseException:
-            await asyncio.to_thread(self._give_up, cell)
-            raise
+        return await self._afollow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
 
     def start(self, code: str, *, timeout: float | None = None, cell_id: str | None = None) -> RunningCell:
         """Start a cell in the background.
@@ -130,16 +136,53 @@ class BoxSession:
         """
         return self._start(code, timeout, cell_id, live=True)
 
+    def knows(self, cell_id: str) -> bool:
+        """Whether the box runs, or has run, this cell, and can still tell of it."""
+        return cell_id in self._known
+
+    def attach(self, cell_id: str) -> RunningCell:
+        """Wait for a cell that the box knows, and that this process may not have started.
+
+        Raises:
+            SessionBusy: the box runs another cell.
+            SandboxLost: the box is gone.
+        """
+        cell = self._begin(cell_id, None)
+        self._order(cell, {"op": "cell", "id": cell_id})
+        return cell
+
+    def follow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+        """`attach` to a cell and wait for its record, as `run` does."""
+        return self._follow(self.attach(cell_id), on_event)
+
+    async def afollow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+        """`follow` for async callers."""
+        return await self._afollow(self.attach(cell_id), on_event)
+
+    def _follow(self, cell: RunningCell, on_event: OnEvent | None) -> Execution:
+        try:
+            if on_event is not None:
+                for event in cell.events():
+                    on_event(event)
+            return cell.wait()
+        except BaseException:
+            self._give_up(cell)
+            raise
+
+    async def _afollow(self, cell: RunningCell, on_event: OnEvent | None) -> Execution:
+        try:
+            if on_event is not None:
+                async for event in cell.aevents():
+                    on_event(event)
+            return await cell.await_end()
+        except BaseException:
+            await asyncio.to_thread(self._give_up, cell)
+            raise
+
     def _start(self, code: str, timeout: float | None, cell_id: str | None, live: bool) -> RunningCell:
-        with self._lock:
-            self._check_alive()
-            if self._cell is not None:
-                raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
-            patience = self.limits.cell_timeout(timeout) + self.limits.grace_s + SILENCE_S
-            cell = RunningCell(
-                cell_id or f"{self._name}-{next(self._numbers)}", self.interrupt, patience, self._on_silence
-            )
-            self._cell = cell
+        cell = self._begin(cell_id or f"{self._name}-{next(self._talk.numbers)}", timeout)
+        if self._every_cell:
+            self._ready_to_keep().expect(cell.id, self.point or None, self._ran + 1)
         request = {
             "op": "run",
             "id": cell.id,
@@ -147,26 +190,47 @@ class BoxSession:
             "code": code,
             "timeout": self.limits.cell_timeout(timeout),
             "live": live,
+            "snapshot": self._every_cell,
         }
+        self._order(cell, request)
+        return cell
+
+    def _begin(self, cell_id: str, timeout: float | None) -> RunningCell:
+        with self._lock:
+            self._talk.check_alive()
+            if self._cell is not None:
+                raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
+            patience = self.limits.cell_timeout(timeout) + self.limits.grace_s + SILENCE_S
+            cell = RunningCell(cell_id, self.interrupt, patience, self._on_silence)
+            self._cell = cell
+            self._known.add(cell_id)
+        return cell
+
+    def _order(self, cell: RunningCell, request: Message) -> None:
         try:
-            self._send(request)
+            self._talk.send(request)
         except SandboxLost:
             self._end_cell(cell, None)
             if cell.poll() is None:
                 raise
-        return cell
+
+    def stop_stray(self) -> None:
+        """End a cell that this process did not start and does not want, and wait for its end."""
+        running, self.running = self.running, None
+        if running is not None and self._cell is None:
+            self._give_up(self.attach(running))
 
     def interrupt(self) -> None:
         """End the running cell, if there is one, and keep the session."""
         cell = self._cell
         if cell is not None:
             with contextlib.suppress(SandboxLost):
-                self._send({"op": "interrupt", "id": cell.id})
+                self._talk.send({"op": "interrupt", "id": cell.id})
 
     def _on_silence(self) -> None:
         """Cut off a box that says nothing though it should have ended the cell: paused, or its engine hangs."""
         self._silent = True
-        self._link.close()
+        self._talk.cut()
 
     def _give_up(self, cell: RunningCell) -> None:
         """Interrupt a cell that nobody waits for any more, and wait until the session is free again."""
@@ -175,6 +239,30 @@ class BoxSession:
             with contextlib.suppress(TimeoutError):
                 cell.wait(self.limits.grace_s + 10)
 
+    # -- functions of the host ------------------------------------------------------------------------------------
+
+    def offer(self, functions: Sequence[HostFunction]) -> None:
+        """Let cells call functions of the host; they replace those that were offered before."""
+        self._functions = {function.name: function for function in functions}
+        self._talk.send({"op": "tools", "tools": [function.described() for function in functions]})
+
+    def _on_call(self, cell: RunningCell, message: Message) -> None:
+        """Make a call in a thread of its own, in the context of whoever runs the cell."""
+        threading.Thread(target=cell.context.copy().run, args=(self._call, message), daemon=True).start()
+
+    def _call(self, message: Message) -> None:
+        function = self._functions.get(str(message.get("tool")))
+        about = {"id": message.get("id"), "number": message.get("number")}
+        with contextlib.suppress(SandboxLost):
+            if function is None:
+                outcome = {"error": no_such_function(str(message.get("tool")))}
+            elif message.get("taken") and not function.idempotent:
+                outcome = {"error": unknown_outcome(function.name)}
+            else:
+                self._talk.send({"op": "taken", **about})
+                outcome = function.call(str(message.get("arguments")))
+            self._talk.send({"op": "result", **about, **outcome})
+
     # -- files ----------------------------------------------------------------------------------------------------
 
     def put(self, path: str, data: bytes | Path) -> None:
@@ -182,13 +270,13 @@ class BoxSession:
         content = data.read_bytes() if isinstance(data, Path) else bytes(data)
         if len(content) > self.limits.transfer:
             raise FileRefused(f"{path} has {len(content)} bytes; a file that goes in may have {self.limits.transfer}.")
-        number = next(self._numbers)
+        number = next(self._talk.numbers)
         parts = range(0, len(content), PART) or range(1)
         for start in parts:
-            self._ask(
-                number,
+            self._talk.ask(
                 {
                     "op": "put",
+                    "n": number,
                     "path": path,
                     "data": base64.b64encode(content[start : start + PART]).decode("ascii"),
                     "first": start == 0,
@@ -205,7 +293,7 @@ class BoxSession:
         content = bytearray()
         total = 1
         while len(content) < total:
-            reply = self._ask(next(self._numbers), {"op": "get", "path": path, "offset": len(content), "size": PART})
+            reply = self._talk.ask({"op": "get", "path": path, "offset": len(content), "size": PART})
             part = base64.b64decode(reply["data"])
             total = min(int(reply["total"]), self.limits.transfer)
             content += part
@@ -219,25 +307,126 @@ class BoxSession:
 
     def ls(self) -> list[FileInfo]:
         """The regular files of the workspace, at most 4,096."""
-        reply = self._ask(next(self._numbers), {"op": "ls"})
+        reply = self._talk.ask({"op": "ls"})
         return [FileInfo.model_validate(entry) for entry in reply["files"][:MAX_FILES]]
 
     async def als(self) -> list[FileInfo]:
         """`ls` for async callers."""
         return await asyncio.to_thread(self.ls)
 
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> str:
+        """Store the variables and the files as they are now.
+
+        Returns:
+            A reference for `restore`, in this session or in another one of the same thread.
+
+        Raises:
+            SessionBusy: a cell is running.
+            SnapshotError: it could not be made or stored.
+        """
+        if self._cell is not None:
+            raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
+        snapshot_id = f"snapshot-{uuid.uuid4().hex[:12]}"
+        coming = self._ready_to_keep().expect(snapshot_id, self.point or None, self._ran)
+        self._talk.send({"op": "snapshot", "id": snapshot_id})
+        try:
+            return coming.result(SNAPSHOT_S)
+        except TimeoutError:
+            raise SnapshotError(f"The snapshot was not stored within {SNAPSHOT_S:g} s; try again.") from None
+
+    async def asnapshot(self) -> str:
+        """`snapshot` for async callers."""
+        return await asyncio.to_thread(self.snapshot)
+
+    def restore(self, reference: str | None) -> Restored:
+        """Bring variables and files back to a snapshot; everything else in the box is removed.
+
+        Args:
+            reference: what `snapshot` gave, or None for an empty box.
+
+        Returns:
+            What is there now, and what could not be brought back.
+
+        Raises:
+            SnapshotError: there is no such snapshot, or it cannot be read.
+            SnapshotRefused: it was altered, or belongs to another thread.
+            SessionBusy: a cell is running.
+            SandboxLost: the box is gone.
+        """
+        manifest = None
+        if reference is not None:
+            manifest = self._ready_to_keep().store.load(reference)
+            if manifest is None:
+                raise SnapshotError(f"There is no snapshot {reference} in this store; check the reference.")
+        return self._restore(manifest)
+
+    async def arestore(self, reference: str | None) -> Restored:
+        """`restore` for async callers."""
+        return await asyncio.to_thread(self.restore, reference)
+
+    def restore_nearest(self, points: Sequence[str]) -> Restored:
+        """Bring variables and files back to the newest of these points of which there is a snapshot.
+
+        Args:
+            points: ids of cells, oldest first.
+
+        Returns:
+            What is there now: nothing, where there is no snapshot of any.
+
+        Raises:
+            as `restore` does.
+        """
+        if not points or self._open_store is None:
+            return self._restore(None)
+        return self._restore(self._ready_to_keep().store.nearest(points))
+
+    def _restore(self, manifest: Manifest | None) -> Restored:
+        with self._lock:
+            if self._cell is not None:
+                raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
+        self._known, self._names, self.point = set(), set(), ""
+        store = self._ready_to_keep().store if manifest is not None else None
+        back = restore(self._talk, store, manifest, self.python)
+        self._names, self.point = set(back.names), back.point
+        self._ran = manifest.cells if manifest is not None else 0
+        return back
+
+    def _ready_to_keep(self) -> Keeping:
+        with self._lock:
+            if self._keeping is None:
+                if self._open_store is None:
+                    raise SnapshotError("This session has no store for snapshots; open it with `snapshots=`.")
+                self._keeping = Keeping(self._open_store(), self._talk.send)
+            return self._keeping
+
     # -- end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the session and remove its box; safe to repeat."""
         with self._lock:
-            if self._closed:
+            if self._talk.closed:
                 return
-            self._closed = True
-        self._link.close()
-        self._remove()
-        if threading.current_thread() is not self._reader:
-            self._reader.join(5)
+            lost = bool(self._talk.holder)
+        if self._keeping is not None and self.alive:
+            self._keeping.wait(LAST_SNAPSHOT_S)
+        self._talk.close()
+        if not lost:
+            self._remove()
+
+    def leave(self) -> None:
+        """Cut the stream off and leave the box, unless it did not answer any more; safe to repeat."""
+        if self._silent:
+            self.close()
+        else:
+            self._talk.close()
+
+    def detach(self) -> None:
+        """Leave the box, with whatever runs in it, to the next process that opens its thread."""
+        if self._keeping is not None and self.alive:
+            self._keeping.wait(LAST_SNAPSHOT_S)
+        self._talk.let_go()
 
     async def aclose(self) -> None:
         """`close` for async callers."""
@@ -259,77 +448,38 @@ class BoxSession:
     ) -> None:
         await self.aclose()
 
-    # -- the stream -----------------------------------------------------------------------------------------------
-
-    def _check_alive(self) -> None:
-        if self._closed:
-            raise SandboxLost(f"The session {self.id} is closed; open a new one.")
-        if self._gone:
-            raise SandboxLost(
-                f"The box {self.id} is gone: it was removed, killed, or its engine stopped. Open a new session; its "
-                "variables and files are lost."
-            )
-
-    def _send(self, message: Message) -> None:
-        self._check_alive()
-        try:
-            with self._sending:
-                self._link.send(encode_line(message))
-        except OSError:
-            self._gone = True
-            self._check_alive()
-
-    def _ask(self, number: int, message: Message) -> Message:
-        """Send a request and wait for its reply."""
-        future: Future[Message] = Future()
-        self._replies[number] = future
-        try:
-            self._send({**message, "n": number})
-            reply = future.result()
-        finally:
-            self._replies.pop(number, None)
-        if reply.get("ok"):
-            return reply
-        path, text = message.get("path", ""), reply.get("text", "")
-        if reply.get("error") == "missing":
-            raise FileNotFoundError(f"There is no file {path} in the workspace.")
-        raise FileRefused(f"The file {path} cannot cross the border of the box: {text}.")
-
-    def _read(self) -> None:
-        lines = LineReader()
-        for data in self._link.receive():
-            for message in lines.feed(data):
-                self._on_message(message)
-        self._gone = True
-        lost = SandboxLost(f"The box {self.id} is gone.")
-        if not self._ready.done():
-            self._ready.set_exception(lost)
-        for reply in list(self._replies.values()):
-            if not reply.done():
-                reply.set_exception(lost)
-        cell = self._cell
-        if cell is not None:
-            self._end_cell(cell, lost_record(cell.id, self._names, self._why_gone()))
+    # -- what the box says ----------------------------------------------------------------------------------------
 
     def _on_message(self, message: Message) -> None:
         kind = message.get("ev")
         cell = self._cell
-        if kind == "reply":
-            future = self._replies.get(message.get("n", 0))
-            if future is not None and not future.done():
-                future.set_result(message)
-        elif kind == "ready" and not self._ready.done():
-            self._ready.set_result(str(message.get("python")))
+        if kind in ("chunk", "snapshot"):
+            if self._keeping is not None:
+                self._keeping.on_message(message)
         elif cell is not None and message.get("id") == cell.id:
             if kind == "done":
                 self._end_cell(cell, record_of(message, cell.id))
+            elif kind == "call":
+                self._on_call(cell, message)
+            elif kind == "status" and message.get("status") == "unknown":
+                self._end_cell(cell, None)
             else:
                 event = event_of(message)
                 if event is not None:
                     cell.push(event)
 
+    def _on_end(self) -> None:
+        """The stream has ended, or somebody else has the box."""
+        cell = self._cell
+        if cell is not None:
+            self._end_cell(cell, lost_record(cell.id, self._names, self._why_gone()))
+        if self._keeping is not None:
+            self._keeping.end()
+
     def _why_gone(self) -> str:
-        if self._closed:
+        if self._talk.holder:
+            return f"{self._talk.holder} took the box over while the cell ran"
+        if self._talk.closed:
             return "the session was closed while the cell ran"
         if self._silent:
             return "the box said nothing long after the cell's time was over; what the cell did is not known"
@@ -339,6 +489,9 @@ class BoxSession:
         if execution is not None:
             made = {info.name for info in (*execution.names.created, *execution.names.changed)}
             self._names = (self._names | made) - set(execution.names.deleted) - set(execution.lost_names)
+            if execution.outcome != "lost":
+                self.point = cell.id
+                self._ran += 1
         with self._lock:
             if self._cell is cell:
                 self._cell = None

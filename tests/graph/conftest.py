@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from actloop import Agent, build_graph, create_agent
 from actloop.graph.artifacts import ArtifactFolder
 from actloop.graph.checkpoints import strict_serializer
-from actloop.graph.sessions import ThreadSessions
+from actloop.graph.sessions import ThreadSessions, box_key
 from actloop.nodes.context import Context
 from actloop.sandbox.session import BoxSession
 from actloop.testing import Script, ScriptedModel
@@ -25,10 +25,10 @@ class OneBox(ThreadSessions):
     """
 
     def __init__(self, box: BoxSession, facts: tuple[str, str]) -> None:
-        super().__init__(lambda thread: box, lambda: facts)
+        super().__init__(lambda order: box, lambda: facts)
 
-    def drop(self, thread: str) -> None:
-        self._sessions.pop(thread, None)
+    def drop(self, thread: str, kernel: str = "") -> None:
+        self._sessions.pop(box_key(thread, kernel), None)
 
     def close(self) -> None:
         """The box stays for the next test."""
