@@ -56,12 +56,12 @@ class Interpreters:
         self.worker: Interpreter | None = None
         self.copy: Interpreter | None = None
         self.coming: Interpreter | None = None
-        self.writer: Interpreter | None = None
-        """A fork of one of them that writes a snapshot; see `box_saving.py`."""
+        self.writers: list[Interpreter] = []
+        """Forks that write snapshots; see `box_saving.py`."""
 
     def own(self) -> set[int]:
         """The processes of the supervisor's own: itself and the interpreters."""
-        return {os.getpid()} | {who.pid for who in (self.worker, self.copy, self.writer) if who is not None}
+        return {os.getpid()} | {who.pid for who in (self.worker, self.copy, *self.writers) if who is not None}
 
     def start(self) -> None:
         """Start a worker with nothing in it."""
@@ -162,10 +162,11 @@ class Interpreters:
 
     def drop_all(self) -> None:
         """End all of them."""
-        for who in (self.worker, self.copy, self.coming, self.writer):
+        for who in (self.worker, self.copy, self.coming, *self.writers):
             if who is not None:
                 self.drop(who)
-        self.worker = self.copy = self.coming = self.writer = None
+        self.worker = self.copy = self.coming = None
+        self.writers.clear()
 
     def drop(self, who: Interpreter) -> None:
         """End an interpreter and forget it."""

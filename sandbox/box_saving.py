@@ -23,18 +23,37 @@ from .box_interpreters import Interpreter, Interpreters, sockets
 from .box_wire import Channel, Message
 
 FILES_S = 10.0
-"""Seconds that the next cell waits at most for the writer to read the files."""
+"""Seconds that the next cell waits at most for a writer to read the files."""
 UNDER_WAY = 4 << 20
-"""Bytes sent to the host that it has not confirmed yet, above which the writer waits."""
+"""Bytes sent to the host that it has not confirmed yet, above which the writers wait."""
+MAX_WRITERS = 4
+"""Snapshots that are written at the same time; with more the next cell waits for one of them."""
+
+
+class Writer(Interpreter):
+    """A fork of an interpreter that writes one snapshot."""
+
+    def __init__(self, channel: Channel, snapshot_id: str, changed: list[str]) -> None:
+        super().__init__(channel)
+        self.id = snapshot_id
+        self.has_read = not changed
+        """All changed files are read."""
+        self.waits = False
+        """It waits for leave to go on."""
+        self.changed = changed
+        self.parts: dict[str, list[Any]] = {"units": [], "skipped": [], "files": [], "skipped_files": []}
+        self.digests: set[str] = set()
+        self.rest: Message = {}
+        """The parts of the manifest that the supervisor knows itself."""
 
 
 class Saving:
-    """The snapshot that is being made, if one is.
+    """The snapshots that are being made.
 
     Args:
-        selector: of the supervisor; the writer is registered with itself as data.
+        selector: of the supervisor; each writer is registered with itself as data.
         files: the workspace.
-        host: gets the snapshot.
+        host: gets the snapshots.
         interpreters: one of which is forked.
         size: bytes that a snapshot may have.
     """
@@ -48,16 +67,11 @@ class Saving:
         self._interpreters = interpreters
         self._size = size
         self._asked: str | None = None
-        self._id = ""
         self._deadline = 0.0
-        self._has_files = False
-        self._waits = False
         self._under_way = 0
-        self._parts: dict[str, list[Any]] = {}
-        self._stamps: dict[str, Stamp] = {}
         self._kept: dict[str, tuple[Stamp, Message]] = {}
         self._stored: set[str] = set()
-        self._digests: dict[str, set[str]] = {}
+        self._unconfirmed: dict[str, set[str]] = {}
 
     # -- what the supervisor asks ---------------------------------------------------------------------------------
 
@@ -69,7 +83,7 @@ class Saving:
     @property
     def holds_up(self) -> bool:
         """Whether the next cell must wait, because it could change a file that has not been read yet."""
-        return self.asked or (self._interpreters.writer is not None and not self._has_files)
+        return self.asked or any(not writer.has_read for writer in self._writers())
 
     @property
     def deadline(self) -> float | None:
@@ -77,69 +91,74 @@ class Saving:
         return self._deadline if self.holds_up else None
 
     def ask(self, snapshot_id: str) -> None:
-        """Have a snapshot made of the present point, named so; one that is being made is given up."""
-        self.give_up("a newer snapshot was asked for")
+        """Have a snapshot made of the present point, named so."""
         self._asked = snapshot_id
         self._deadline = time.monotonic() + FILES_S
 
     def begin(self) -> None:
         """Fork the interpreter, now that nothing runs."""
         source = self._interpreters.copy or self._interpreters.worker
-        if self._asked is None or source is None:
+        if self._asked is None or source is None or len(self._interpreters.writers) >= MAX_WRITERS:
             return
-        self._id, self._asked = self._asked, None
-        self._stamps = self._files.stamps()
-        changed = [path for path, stamp in self._stamps.items() if self._kept.get(path, (None,))[0] != stamp]
+        stamps = self._files.stamps()
+        self._kept = {path: kept for path, kept in self._kept.items() if stamps.get(path) == kept[0]}
+        changed = [path for path in stamps if path not in self._kept]
         ours, theirs = sockets()
+        writer = Writer(Channel(ours), self._asked, changed)
+        self._asked = None
         try:
-            source.channel.send(
-                {"op": "snapshot", "paths": changed, "transfer": self._files.transfer, "size": self._size},
-                (theirs.fileno(),),
-            )
+            order = {"op": "snapshot", "paths": changed, "transfer": self._files.transfer, "size": self._size}
+            source.channel.send(order, (theirs.fileno(),))
         except OSError:
-            ours.close()
-            self._fail("the interpreter could not be copied")
+            writer.channel.close()
+            self._fail(writer, "the interpreter could not be copied")
             return
         finally:
             theirs.close()
-        writer = Interpreter(Channel(ours))
         self._selector.register(writer.channel, selectors.EVENT_READ, writer)
-        self._interpreters.writer = writer
-        self._has_files, self._waits, self._under_way = not changed, False, 0
-        self._parts = {"units": [], "skipped": [], "files": [], "skipped_files": []}
-        self._digests[self._id] = set()
+        self._interpreters.writers.append(writer)
+        links = [link for link in self._files.links if stays_inside(*link)]
+        writer.rest = {"stamps": stamps, "folders": list(self._files.folders), "links": links}
+        if writer.has_read:
+            self._on_read(writer)
 
     def settle(self) -> None:
-        """Wait for the writer to say who it is: until then it cannot be told from a process of user code's."""
+        """Wait for writers to say who they are: until then they cannot be told from processes of user code's."""
         deadline = time.monotonic() + 1.0
-        writer = self._interpreters.writer
-        while writer is not None and not writer.pid and time.monotonic() < deadline:
-            select.select([writer.channel], [], [], 0.2)
-            self.on_writer()
-            writer = self._interpreters.writer
+        for writer in self._writers():
+            while not writer.pid and writer in self._interpreters.writers and time.monotonic() < deadline:
+                if select.select([writer.channel], [], [], 0.2)[0]:
+                    self.on_writer(writer)
 
-    def give_up(self, why: str) -> None:
-        """End the snapshot that is being made, if one is, and say why."""
-        if self._asked is not None:
-            self._id, self._asked = self._asked, None
-            self._fail(why)
-        if self._interpreters.writer is not None:
-            self._drop()
-            self._fail(why)
+    def give_up(self, why: str, holding_up: bool = False) -> None:
+        """End the snapshots that are being made, and say why.
+
+        Args:
+            why: in words.
+            holding_up: only those that the next cell waits for.
+        """
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            self._host.send({"ev": "snapshot", "id": asked, "error": why})
+        for writer in self._writers():
+            if not (holding_up and writer.has_read):
+                self._drop(writer)
+                self._fail(writer, why)
 
     # -- the host -------------------------------------------------------------------------------------------------
 
     def confirmed(self, message: Message) -> None:
         """The host has taken bytes that were under way."""
         self._under_way = max(0, self._under_way - int(message.get("bytes") or 0))
-        if self._waits and self._under_way <= UNDER_WAY and self._interpreters.writer is not None:
-            self._waits = False
-            self._tell({"op": "go"})
+        if self._under_way <= UNDER_WAY:
+            for writer in self._writers():
+                if writer.waits:
+                    writer.waits = False
+                    _tell(writer, {"op": "go"})
 
     def stored(self, snapshot_id: str) -> None:
         """The host has stored a snapshot: what is in it need not be sent again."""
-        self._stored = self._digests.pop(snapshot_id, set()) or self._stored
-        self._digests = {self._id: self._digests[self._id]} if self._id in self._digests else {}
+        self._stored = self._unconfirmed.pop(snapshot_id, self._stored)
 
     def assume(self, message: Message) -> None:
         """Take what a restored snapshot holds as stored, and its files as they are now as those that it holds.
@@ -150,81 +169,77 @@ class Saving:
         stamps = self._files.look()
         self._kept = {file["path"]: (stamps[file["path"]], file) for file in message["files"] if file["path"] in stamps}
         self._stored = {digest for file in message["files"] for digest in file["chunks"]} | set(message["digests"])
+        self._unconfirmed = {}
 
-    # -- the writer -----------------------------------------------------------------------------------------------
+    # -- the writers ----------------------------------------------------------------------------------------------
 
-    def on_writer(self) -> None:
-        """Take what the writer says."""
-        writer = self._interpreters.writer
-        assert writer is not None
+    def on_writer(self, writer: Writer) -> None:
+        """Take what a writer says."""
         try:
             messages, alive = writer.channel.poll()
         except EOFError:
             messages, alive = [], False
         for message in messages:
-            self._on_message(message)
-        if not alive and self._interpreters.writer is writer:
-            self._drop()
-            self._fail("the process that wrote it ended, for example for want of memory")
+            if writer in self._interpreters.writers:
+                self._on_message(writer, message)
+        if not alive and writer in self._interpreters.writers:
+            self._drop(writer)
+            self._fail(writer, "the process that wrote it ended, for example for want of memory")
 
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, writer: Writer, message: Message) -> None:
         op = message.get("op")
-        writer = self._interpreters.writer
-        if writer is None:
-            return
         if op == "writer":
             writer.pid = int(message.get("pid") or 0)
         elif op == "offer":
             digests = [str(digest) for digest in message.get("digests") or []]
-            mine = self._digests[self._id]
-            wanted = [place for place, digest in enumerate(digests) if digest not in self._stored | mine]
-            mine.update(digests)
-            self._tell({"op": "want", "places": wanted})
+            places = [
+                place
+                for place, digest in enumerate(digests)
+                if digest not in self._stored and digest not in writer.digests
+            ]
+            writer.digests.update(digests)
+            _tell(writer, {"op": "want", "places": places})
         elif op == "chunk":
             data = str(message.get("data"))
             self._under_way += len(data)
-            self._host.send({"ev": "chunk", "id": self._id, "digest": str(message.get("digest")), "data": data})
-            if self._under_way > UNDER_WAY:
-                self._waits = True
-            else:
-                self._tell({"op": "go"})
-        elif op in self._parts and isinstance(message.get("of"), dict):
-            self._parts[op].append(message["of"])
+            self._host.send({"ev": "chunk", "id": writer.id, "digest": str(message.get("digest")), "data": data})
+            writer.waits = self._under_way > UNDER_WAY
+            if not writer.waits:
+                _tell(writer, {"op": "go"})
+        elif op in writer.parts and isinstance(message.get("of"), dict):
+            writer.parts[op].append(message["of"])
         elif op == "read":
-            self._has_files = True
+            writer.has_read = True
+            self._on_read(writer)
         elif op == "end":
-            self._finish(message)
+            self._drop(writer)
+            manifest = {**writer.parts, **writer.rest, "python": str(message.get("python"))}
+            self._unconfirmed[writer.id] = writer.digests
+            while len(self._unconfirmed) > MAX_WRITERS:
+                del self._unconfirmed[next(iter(self._unconfirmed))]
+            self._host.send({"ev": "snapshot", "id": writer.id, "manifest": manifest})
 
-    def _finish(self, message: Message) -> None:
-        self._drop()
-        written = {str(file.get("path")): file for file in self._parts["files"]}
-        kept: dict[str, tuple[Stamp, Message]] = {}
-        for path, stamp in self._stamps.items():
-            if path in written:
-                kept[path] = (stamp, written[path])
-            elif path in self._kept and self._kept[path][0] == stamp:
-                kept[path] = self._kept[path]
-                self._digests[self._id].update(self._kept[path][1]["chunks"])
-        self._kept = kept
-        manifest = {
-            **self._parts,
-            "files": [file for _, file in kept.values()],
-            "folders": self._files.folders,
-            "links": [link for link in self._files.links if stays_inside(*link)],
-            "python": str(message.get("python")),
-        }
-        self._host.send({"ev": "snapshot", "id": self._id, "manifest": manifest})
+    def _on_read(self, writer: Writer) -> None:
+        """Its files are complete: those that it read, and those that have not changed since an earlier snapshot."""
+        stamps = writer.rest.pop("stamps", {})
+        for file in writer.parts["files"]:
+            if file.get("path") in stamps:
+                self._kept[file["path"]] = (stamps[file["path"]], file)
+        kept = [self._kept[path][1] for path in stamps if path in self._kept]
+        writer.rest["files"] = kept
+        writer.digests.update(digest for file in kept for digest in file["chunks"])
 
-    def _tell(self, message: Message) -> None:
-        if self._interpreters.writer is not None:
-            with contextlib.suppress(OSError):
-                self._interpreters.writer.channel.send(message)
+    def _writers(self) -> list[Writer]:
+        return [writer for writer in self._interpreters.writers if isinstance(writer, Writer)]
 
-    def _fail(self, why: str) -> None:
-        self._digests.pop(self._id, None)
-        self._host.send({"ev": "snapshot", "id": self._id, "error": why})
+    def _fail(self, writer: Writer, why: str) -> None:
+        self._host.send({"ev": "snapshot", "id": writer.id, "error": why})
 
-    def _drop(self) -> None:
-        writer, self._interpreters.writer = self._interpreters.writer, None
-        if writer is not None:
-            self._interpreters.drop(writer)
+    def _drop(self, writer: Writer) -> None:
+        self._interpreters.writers.remove(writer)
+        self._interpreters.drop(writer)
+
+
+def _tell(writer: Writer, message: Message) -> None:
+    with contextlib.suppress(OSError):
+        writer.channel.send(message)

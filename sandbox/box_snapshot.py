@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from .box_files import open_file
-from .box_variables import SaveLimits, Saved, Session, Skipped, save
+from .box_variables import Saved, SaveLimits, Session, Skipped, save
 from .box_wire import Channel
 
 try:

@@ -30,7 +30,7 @@ from .box_pipes import Pipes
 from .box_proc import end_all_but, oom_counter, set_dumpable, signal_name
 from .box_processes import Processes
 from .box_restoring import Restoring
-from .box_saving import Saving
+from .box_saving import Saving, Writer
 from .box_wire import Message
 
 COPY_AFTER_S = 0.005
@@ -284,8 +284,8 @@ class Supervisor:
     # -- the interpreters -----------------------------------------------------------------------------------------
 
     def _on_interpreter(self, who: Interpreter) -> None:
-        if who is self._interpreters.writer:
-            self._saving.on_writer()
+        if isinstance(who, Writer):
+            self._saving.on_writer(who)
             return
         try:
             messages, alive = who.channel.poll()
@@ -493,7 +493,7 @@ class Supervisor:
     def _on_time(self) -> None:
         self._restoring.on_time()
         if self._saving.deadline is not None and time.monotonic() >= self._saving.deadline:
-            self._saving.give_up("reading the files took too long")
+            self._saving.give_up("reading the files took too long", holding_up=True)
         self._advance()
         cell, worker = self._cell, self._interpreters.worker
         if (

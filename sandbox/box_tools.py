@@ -76,7 +76,9 @@ class Tools:
         try:
             arguments = _dumps({"args": args, "kwargs": kwargs})
         except (TypeError, ValueError, RecursionError) as error:
-            raise TypeError(f"the arguments of {name} must be plain data (text, numbers, lists, dicts): {error}") from None
+            raise TypeError(
+                f"the arguments of {name} must be plain data (text, numbers, lists, dicts): {error}"
+            ) from None
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:

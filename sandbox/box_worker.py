@@ -37,8 +37,8 @@ from .box_proc import children_peak, cpu_seconds, reset_peak, set_dumpable, set_
 from .box_reserve import Reserve
 from .box_show import Shows, answer_of, text_of
 from .box_signals import BETWEEN, SIGNALS, close_signals, open_signals
-from .box_streams import Streams, refuse_input
 from .box_snapshot import become_writer
+from .box_streams import Streams, refuse_input
 from .box_tools import Tools
 from .box_variables import Session, load
 from .box_wire import EXIT_NO_CHANNEL, Channel, Message

@@ -29,9 +29,10 @@ from .engine import connect, translate_errors
 from .image import require_image
 from .link import AttachedLink
 from .order import Order
+from .owner import Owner
 from .program import BOOT, WORKSPACE, supervisor_program
 from .session import BoxSession
-from .talk import facts_of
+from .talk import START_S, facts_of
 
 USER = "10001:10001"
 LABEL = "actloop"
@@ -43,6 +44,8 @@ POOL_PREFIX = "actloop-pool-"
 """Begins the names of boxes that wait for a thread."""
 SETTLE_S = 10.0
 """Seconds that a box may take to start, or to be gone, when another process has begun either."""
+ATTACH_S = 10.0
+"""Seconds that the box of a thread has to answer before it is given up."""
 PROGRAM_S = 2.0
 """Seconds after its start in which a box is left to the process that started it, which is sending its program."""
 
@@ -207,26 +210,35 @@ class _Opening:
             container.unpause()
         elif container.status != "running" or _age_s(container) < PROGRAM_S:
             # Another process is starting it, or it is being removed; one that stays so is of no use to anybody.
-            if container.status != "running" and time.monotonic() > until:
+            if container.status != "running" and (time.monotonic() > until or creator(container).ended()):
                 _remove_quietly(container)
             return None
-        link = _attached(container)
         try:
-            return self._session(container, link)
-        except BaseException:
-            link.close()
-            raise
+            return self._session(container, _attached(container), ATTACH_S)
+        except SandboxUnavailable:
+            # It never got its program, or hangs; its session has removed it, and closed the client.
+            self.client = connect()
+            return None
 
-    def _session(self, container: Any, link: AttachedLink) -> BoxSession:
+    def _session(self, container: Any, link: AttachedLink, start_s: float = START_S) -> BoxSession:
         return BoxSession(
             str(container.name),
             link,
             lambda: _remove(self.client, container),
             self.limits,
             thread=self.order.key,
+            title=self.order.thread,
             snapshots=self.order.snapshots,
             every_cell=self.order.every_cell,
+            start_s=start_s,
         )
+
+
+def creator(container: Any) -> Owner:
+    """The process that made a container, as its labels say."""
+    labels = {name.removeprefix(f"{LABEL}."): value for name, value in container.labels.items()}
+    pid, started = (int(text) if text.isdigit() else 0 for text in (labels.get("owner", ""), labels.get("started", "")))
+    return Owner(host=labels.get("host", ""), space=labels.get("space", ""), pid=pid, started=started)
 
 
 def box_name(key: str) -> str:

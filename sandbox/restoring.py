@@ -51,7 +51,7 @@ def restore(talk: Talk, store: Snapshots | None, manifest: Manifest | None, pyth
         missing |= failed
         if ended is None:
             break
-        fatal |= {name: "the interpreter ended while it was restored" for name in ended.names}
+        fatal |= dict.fromkeys(ended.names, "the interpreter ended while it was restored")
     names = sorted({name for unit in manifest.units for name in unit.names} - {SESSION_UNIT} - set(missing))
     missing.pop(SESSION_UNIT, None)
     talk.ask(
@@ -68,9 +68,7 @@ def restore(talk: Talk, store: Snapshots | None, manifest: Manifest | None, pyth
         UNIT_S,
     )
     files = tuple(file.path for file in manifest.files if file.path not in missing_files)
-    return Restored(
-        point=manifest.point, names=tuple(names), files=files, missing=missing, missing_files=missing_files
-    )
+    return Restored(point=manifest.point, names=tuple(names), files=files, missing=missing, missing_files=missing_files)
 
 
 def _same_python(made: str, here: str) -> bool:

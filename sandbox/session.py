@@ -22,7 +22,7 @@ from .link import Link
 from .manifest import Manifest
 from .restoring import PART, restore
 from .snapshots import Snapshots
-from .talk import Talk
+from .talk import START_S, Talk
 
 MAX_FILES = 4096
 SILENCE_S = 30.0
@@ -41,9 +41,11 @@ class BoxSession:
         link: stream to its supervisor, which has been sent its program.
         remove: removes the box; called once, unless the box was left to somebody else.
         limits: of the box.
-        thread: that the box belongs to.
+        thread: key of the thread that the box belongs to.
+        title: the thread, as people call it.
         snapshots: gives the store of the thread's snapshots when one is needed.
         every_cell: make a snapshot after each cell.
+        start_s: seconds that the box has to answer.
 
     Raises:
         SandboxUnavailable: the interpreter did not answer in time.
@@ -58,8 +60,10 @@ class BoxSession:
         limits: Limits,
         *,
         thread: str = "",
+        title: str = "",
         snapshots: Callable[[], Snapshots] | None = None,
         every_cell: bool = False,
+        start_s: float = START_S,
     ) -> None:
         self._name = name
         self._remove = remove
@@ -78,7 +82,7 @@ class BoxSession:
         """Id of the cell, or of the snapshot, whose state the session is in; empty where it is new."""
         self._talk = Talk(name, link, self._on_message, self._on_end)
         try:
-            self._be_welcomed(self._talk.greet(thread))
+            self._be_welcomed(self._talk.greet(thread, title or thread, start_s))
         except SessionBusy:
             self._talk.close()
             raise

@@ -57,11 +57,13 @@ class Talk:
         self._reader = threading.Thread(target=self._read, name=f"actloop {name}", daemon=True)
         self._reader.start()
 
-    def greet(self, thread: str) -> Message:
+    def greet(self, thread: str, title: str, start_s: float) -> Message:
         """Take hold of the box.
 
         Args:
-            thread: whose box it is.
+            thread: key of the thread whose box it is.
+            title: the thread, as people call it.
+            start_s: seconds that the box has to answer.
 
         Returns:
             What the box says of itself: `python`, `point`, `running`, `cells`, `names`.
@@ -73,7 +75,7 @@ class Talk:
         until = time.monotonic() + PATIENCE_S
         take = False
         while True:
-            answer = self._say_hello(thread, take)
+            answer = self._say_hello(thread, take, start_s)
             if answer.get("ok"):
                 _beating.add(self)
                 return answer
@@ -85,20 +87,20 @@ class Talk:
                 take = holder is not None and holder.ended() is True
             if not take and time.monotonic() > until:
                 raise SessionBusy(
-                    f"The sandbox of the thread {thread} is held by {holder or 'another process'}; end its run there, "
+                    f"The sandbox of the thread {title} is held by {holder or 'another process'}; end its run there, "
                     "or wait until it has ended."
                 )
             if not take:
                 time.sleep(0.2)
 
-    def _say_hello(self, thread: str, take: bool) -> Message:
+    def _say_hello(self, thread: str, take: bool, start_s: float) -> Message:
         self._hello = Future()
         # A line end first: whatever a former host left half-written ends here, and is dropped.
         self._write(b"\n", {"op": "hello", "who": this_process().model_dump(), "thread": thread, "take": take})
         try:
-            return self._hello.result(START_S)
+            return self._hello.result(start_s)
         except (TimeoutError, SandboxError) as error:
-            why = self._link.complaint.splitlines()[-2:] or [str(error) or f"no answer within {START_S:.0f} s"]
+            why = self._link.complaint.splitlines()[-2:] or [str(error) or f"no answer within {start_s:.0f} s"]
             raise SandboxUnavailable(
                 f"The interpreter in the box did not start: {'; '.join(why)}. Check that the image has Python 3.9 or "
                 "later (actloop doctor)."
@@ -145,7 +147,9 @@ class Talk:
         if self.closed:
             raise SandboxLost(f"The session {self.name} is closed; open a new one.")
         if self.holder:
-            raise SandboxLost(f"The box {self.name} is held by {self.holder} now; open its thread again to take it back.")
+            raise SandboxLost(
+                f"The box {self.name} is held by {self.holder} now; open its thread again to take it back."
+            )
         if self.gone:
             raise SandboxLost(
                 f"The box {self.name} is gone: it was removed, killed, or its engine stopped. Open a new session; its "

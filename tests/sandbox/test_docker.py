@@ -20,6 +20,7 @@ from actloop.errors import ConfigError, ImageMissing, SandboxError, SandboxLost,
 from actloop.sandbox import aopen_session, open_session, program
 from actloop.sandbox import docker as docker_box
 from actloop.sandbox import session as session_module
+from actloop.sandbox import talk as talk_module
 from actloop.sandbox.engine import connect
 from actloop.sandbox.program import BOOT
 from actloop.sandbox.session import BoxSession
@@ -75,7 +76,7 @@ def test_an_unknown_backend_is_a_configuration_error() -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_a_failure_after_the_start_leaves_no_box(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(limits: Limits) -> bytes:
+    def fail(limits: Limits, ttl_s: float | None) -> bytes:
         raise RuntimeError("the handshake failed")
 
     monkeypatch.setattr(docker_box, "supervisor_program", fail)
@@ -110,7 +111,7 @@ def test_an_interpreter_that_does_not_start_is_told_and_leaves_no_box(
     image: str, monkeypatch: pytest.MonkeyPatch, boot: str, complaint: str
 ) -> None:
     monkeypatch.setattr(docker_box, "BOOT", boot)
-    monkeypatch.setattr(session_module, "START_S", 2.0)
+    monkeypatch.setattr(talk_module, "START_S", 2.0)
     with pytest.raises(SandboxUnavailable, match=complaint):
         open_session("docker")
 
