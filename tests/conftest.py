@@ -4,13 +4,16 @@ Tests that need the engine carry the mark `docker`, or ask for `engine` or `imag
 an engine they are skipped and counted in the closing lines; with `CI=true` they fail.
 """
 
+import importlib.util
 import os
 import socket
+import sys
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import docker
@@ -20,6 +23,9 @@ from actloop.config import DEFAULT_IMAGE
 from actloop.errors import ImageMissing, SandboxError
 from actloop.sandbox.engine import connect
 from actloop.sandbox.image import ensure_image, require_image
+
+if TYPE_CHECKING:
+    from bench.postgres import PostgresServer
 
 _FOREIGN = ("ACTLOOP_", "OPENAI_", "AZURE_OPENAI_", "ANTHROPIC_", "LANGSMITH_", "LANGCHAIN_")
 """Settings of the person who runs the tests; none of them may change a result or lead to a provider."""
@@ -97,6 +103,29 @@ def _has_image(client: docker.DockerClient) -> bool:
 def image(engine: docker.DockerClient) -> str:
     """Tag of the sandbox's image, which is there."""
     return DEFAULT_IMAGE
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[PostgresServer]":
+    """A real Postgres, started for this session; where none can be had, the tests that want one fail."""
+    # The folder of the repository is not on the path: `graph` and `nodes` would be names of the top level.
+    path = Path(__file__).parent.parent / "bench" / "postgres.py"
+    spec = importlib.util.spec_from_file_location("actloop_bench_postgres", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    with module.PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "PostgresServer") -> Iterator[str]:
+    """URL of an empty database of the test's own."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    yield postgres_server.create(name)
+    postgres_server.drop(name)
 
 
 @pytest.fixture(autouse=True)
