@@ -141,8 +141,12 @@ class Settings(BaseSettings):
     """Image of the sandbox."""
     data_dir: Path = Field(default_factory=_data_home)
     """Folder of checkpoints, artifacts and snapshots."""
+    checkpoints: str | None = Field(default=None, repr=False)
+    """Where threads are kept: path of a SQLite file, or a URL (`sqlite:///…`, `postgresql://…`); unset is a file in
+    `data_dir`."""
     snapshots: str | None = None
-    """Where snapshots are kept: a folder, or a URL that fsspec knows (`s3://bucket/prefix`); by default in `data_dir`."""
+    """Where snapshots are kept: a folder, or a URL that fsspec knows (`s3://bucket/prefix`); unset is a folder in
+    `data_dir`."""
 
     @property
     def snapshot_store(self) -> str:

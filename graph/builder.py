@@ -28,7 +28,7 @@ from actloop.state import Input, Result, State
 
 from .agent import Agent
 from .artifacts import ArtifactFolder
-from .checkpoints import SqliteCheckpoints
+from .checkpoints import open_checkpoints
 from .sessions import ThreadSessions
 from .tools import host_function
 
@@ -82,7 +82,7 @@ def create_agent(
     max_repairs: int = 3,
     secrets: Sequence[str] = (),
     tools: Sequence[Callable[..., Any] | BaseTool] = (),
-    checkpointer: BaseCheckpointSaver[Any] | Literal[False] | None = None,
+    checkpointer: BaseCheckpointSaver[Any] | str | Path | Literal[False] | None = None,
     snapshots: str | Path | Literal[False] | None = None,
     settings: Settings | None = None,
 ) -> Agent:
@@ -111,8 +111,9 @@ def create_agent(
         max_repairs: cells that may fail in a row.
         secrets: values that are masked wherever they would be shown or stored.
         tools: functions of this process, or LangChain tools, that cells may call. What crosses is JSON.
-        checkpointer: where threads are kept. None is a SQLite file in the user's data folder; False is none of its
-            own: a parent graph's is used where there is one.
+        checkpointer: where threads are kept: path of a SQLite file, a URL (`sqlite:///…`, `postgresql://…`), or any
+            saver. None is what `ACTLOOP_CHECKPOINTS` says, else a SQLite file in the user's data folder; False is none
+            of its own: a parent graph's is used where there is one.
         snapshots: where the variables and files of threads are kept after each cell: a folder, or a URL that fsspec
             knows (`s3://…`). None is a folder in the user's data folder; False keeps none.
         settings: what the environment says; read now if not given.
@@ -123,6 +124,7 @@ def create_agent(
 
     Raises:
         ConfigError: a setting cannot be used.
+        InputError: checkpoints cannot be kept where they should be.
         ModelAccessDenied: there is no key for the model.
     """
     if max_turns < 1:
@@ -160,7 +162,7 @@ def create_agent(
         images=takes_images(chat_model),
     )
     saver: Any = checkpointer
-    if checkpointer is None:
-        saver = SqliteCheckpoints(settings.data_dir / "checkpoints.sqlite")
+    if checkpointer is None or isinstance(checkpointer, str | Path):
+        saver = open_checkpoints(checkpointer, settings)
     compiled = build_graph(context).compile(checkpointer=saver or None, name="actloop")
     return Agent(sessions=sessions, **vars(compiled))

@@ -1,18 +1,59 @@
-"""Checkpoints in a SQLite file, for synchronous and asynchronous callers alike."""
+"""Checkpoints: in a SQLite file, or wherever a URL says."""
 
-import asyncio
 import sqlite3
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from actloop.errors import InputError
+from actloop.config import Settings
+from actloop.errors import ConfigError, InputError
+
+from .leases import FileLease, holding
+from .threaded import Threaded
+
+if TYPE_CHECKING:
+    from .postgres import PostgresCheckpoints
+
+_FORMS = "a path, sqlite:///path (with a fourth slash where the path is absolute), or postgresql://user@host/database"
+
+
+def open_checkpoints(where: str | Path | None, settings: Settings) -> "SqliteCheckpoints | PostgresCheckpoints":
+    """Open the place where threads are kept.
+
+    Args:
+        where: path of a SQLite file, or a URL: `sqlite:///relative`, `sqlite:////absolute`, `postgresql://…`. None
+            takes what the settings say, and where they say nothing the file `checkpoints.sqlite` in the data folder.
+        settings: what the environment says.
+
+    Raises:
+        ConfigError: the URL is of no kind that is known, or the extra `postgres` is not installed.
+        InputError: the file or the database cannot be used.
+    """
+    where = where or settings.checkpoints or settings.data_dir / "checkpoints.sqlite"
+    scheme, found, rest = str(where).partition("://")
+    if isinstance(where, Path) or not found:
+        return SqliteCheckpoints(Path(where).expanduser())
+    match scheme.lower():
+        case "sqlite" if rest.startswith("/") and len(rest) > 1:
+            return SqliteCheckpoints(Path(rest[1:]))
+        case "postgresql" | "postgres":
+            return _postgres(str(where))
+    # The rest of the URL may hold a password.
+    raise ConfigError(f"Checkpoints cannot be kept at {scheme}://…: give {_FORMS}.")
+
+
+def _postgres(url: str) -> "PostgresCheckpoints":
+    try:
+        from .postgres import PostgresCheckpoints
+    except ImportError as error:
+        raise ConfigError(
+            f"Checkpoints in Postgres need the package {error.name}: run pip install 'actloop[postgres]'."
+        ) from error
+    return PostgresCheckpoints(url)
 
 
 def strict_serializer() -> JsonPlusSerializer:
@@ -20,8 +61,8 @@ def strict_serializer() -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=())
 
 
-class SqliteCheckpoints(SqliteSaver):
-    """`SqliteSaver`, with the asynchronous half that it leaves out, run in a thread.
+class SqliteCheckpoints(Threaded, SqliteSaver):
+    """`SqliteSaver` with its asynchronous half, and a lock on each thread that runs.
 
     Args:
         path: of the database file, made with its folder where it is missing.
@@ -34,58 +75,33 @@ class SqliteCheckpoints(SqliteSaver):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, check_same_thread=False, timeout=30)
+            super().__init__(connection, serde=strict_serializer())
+            # A graph has no end that its users would know of: the file is closed when nobody holds the graph any more.
+            self._closing = weakref.finalize(self, connection.close)
             # A commit then waits for the operating system and not for the disk; what a power cut may cost is the last
             # step, and a step that is repeated does not run its cell again.
             connection.execute("PRAGMA synchronous=NORMAL")
+            # This turns on WAL, in which a reader does not wait for a writer.
+            self.setup()
         except (OSError, sqlite3.Error) as error:
             raise InputError(
-                f"Checkpoints cannot be kept in {path}: {error}. Set ACTLOOP_DATA_DIR to a folder that can be written."
+                f"Checkpoints cannot be kept in {path}: {error}. Set ACTLOOP_CHECKPOINTS to a file that can be "
+                "written, or ACTLOOP_DATA_DIR to such a folder."
             ) from error
-        super().__init__(connection, serde=strict_serializer())
-        # A graph has no end that its users would know of: the file is closed when nobody holds the graph any more.
-        self._closing = weakref.finalize(self, connection.close)
-        self.setup()
+        # Other processes may reach the same file by another path.
+        self._locks = Path(f"{path.resolve()}.locks")
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """`get_tuple` in a thread."""
-        return await asyncio.to_thread(self.get_tuple, config)
+    def hold(self, thread: str, part: str = "") -> AbstractContextManager[None]:
+        """Hold a thread against other processes for one run; freed where this process is killed.
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        """`list` in a thread."""
+        Args:
+            thread: whose.
+            part: of it; a graph within a graph has its own.
 
-        def read() -> list[CheckpointTuple]:
-            found: Iterator[CheckpointTuple] = self.list(config, filter=filter, before=before, limit=limit)
-            return list(found)
-
-        for item in await asyncio.to_thread(read):
-            yield item
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """`put` in a thread."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """`put_writes` in a thread."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """`delete_thread` in a thread."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        Raises:
+            SessionBusy: another run holds it; the message names its process.
+        """
+        return holding(FileLease(self._locks, f"{thread}\0{part}"), thread)
 
     def close(self) -> None:
         """Close the database; safe to repeat."""

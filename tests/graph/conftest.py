@@ -1,7 +1,7 @@
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import docker
 import pytest
@@ -11,11 +11,26 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from actloop import Agent, build_graph, create_agent
 from actloop.graph.artifacts import ArtifactFolder
-from actloop.graph.checkpoints import strict_serializer
+from actloop.graph.checkpoints import SqliteCheckpoints, strict_serializer
+from actloop.graph.postgres import PostgresCheckpoints
 from actloop.graph.sessions import ThreadSessions, box_key
 from actloop.nodes.context import Context
 from actloop.sandbox.session import BoxSession
 from actloop.testing import Script, ScriptedModel
+
+Saver: TypeAlias = SqliteCheckpoints | PostgresCheckpoints
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Saver]:
+    """Checkpoints in an empty database, of either kind."""
+    opened: Saver
+    if request.param == "sqlite":
+        opened = SqliteCheckpoints(tmp_path / "checkpoints.sqlite")
+    else:
+        opened = PostgresCheckpoints(request.getfixturevalue("postgres_url"))
+    yield opened
+    opened.close()
 
 
 class OneBox(ThreadSessions):
