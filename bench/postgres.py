@@ -113,9 +113,9 @@ class PostgresServer:
         for _ in range(5):
             port = _free_port()
             settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
-            command = [self._programs / "postgres", "-D", self._data, f"--port={port}", *settings]
+            command = [str(self._programs / "postgres"), "-D", str(self._data), f"--port={port}", *settings]
             with self._log.open("wb") as log:
-                process = subprocess.Popen(
+                process: subprocess.Popen[bytes] = subprocess.Popen(
                     [*_ends_with_us(), *command], stdout=log, stderr=log, cwd=self._folder, **_as(self._user)
                 )
             if self._answers(port, process):
