@@ -19,7 +19,7 @@ from actloop.nodes.plain import plain
 from actloop.testing import Reply, ScriptedModel
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import Boxes, Make
+    from tests.graph.conftest import Boxes, Make, Saver
 
 ODD = """
 import math
@@ -67,7 +67,7 @@ def strangers(value: Any, path: str = "state") -> list[str]:
 
 
 def test_every_checkpoint_holds_plain_data_and_messages_only(
-    make: "Make", thread: RunnableConfig, database: SqliteCheckpoints, tmp_path: Path
+    make: "Make", thread: RunnableConfig, saver: "Saver", tmp_path: Path
 ) -> None:
     path = tmp_path / "in.csv"
     path.write_text("x\n1\n")
@@ -76,23 +76,23 @@ def test_every_checkpoint_holds_plain_data_and_messages_only(
         cell("import matplotlib.pyplot as plt\nplt.plot([1])\nopen('x.txt', 'w').write('x')\n1 / 0"),
         cell("final_answer({'f': f, 'm': math})"),
     ]
-    agent = make(replies, checkpointer=database)
+    agent = make(replies, checkpointer=saver)
     out = agent.invoke({"task": "Compute it.", "files": {"in.csv": str(path)}}, thread)
     assert (out["status"], out["turns"]) == ("success", 3)
     snapshots = list(agent.get_state_history(thread))
     assert len(snapshots) > 15
     for snapshot in snapshots:
         assert strangers(dict(snapshot.values)) == []
-    for stored in database.list(thread):
+    for stored in saver.list(thread):
         values = dict(stored.checkpoint["channel_values"])
         values.pop("messages", None)
         assert strangers({name: value for name, value in values.items() if "__" not in name and ":" not in name}) == []
 
 
 def test_the_state_comes_back_equal_from_the_strict_serializer(
-    make: "Make", thread: RunnableConfig, database: SqliteCheckpoints
+    make: "Make", thread: RunnableConfig, saver: "Saver"
 ) -> None:
-    agent = make([cell(ODD), cell("1 / 0"), call({"code": "print(2)"}, "c"), "FINAL ANSWER: 2"], checkpointer=database)
+    agent = make([cell(ODD), cell("1 / 0"), call({"code": "print(2)"}, "c"), "FINAL ANSWER: 2"], checkpointer=saver)
     agent.invoke({"task": "Compute it."}, thread)
     values = agent.get_state(thread).values
     serializer = strict_serializer()
@@ -126,10 +126,10 @@ class Trap(BaseModel):
     ids=str,
 )
 def test_odd_values_in_a_reply_never_break_the_run(
-    make: "Make", thread: RunnableConfig, database: SqliteCheckpoints, reply: Any
+    make: "Make", thread: RunnableConfig, saver: "Saver", reply: Any
 ) -> None:
     model = ScriptedModel([reply, cell("print(7)"), "FINAL ANSWER: 7", "FINAL ANSWER: 7", "FINAL ANSWER: 7"])
-    out = make(model, checkpointer=database).invoke({"task": "Compute it."}, thread)
+    out = make(model, checkpointer=saver).invoke({"task": "Compute it."}, thread)
     assert out["status"] in ("success", "unverified")
     for message in model.requests[-1]:
         # This is what a provider's client does with it.
@@ -157,9 +157,9 @@ def test_odd_values_in_a_reply_never_break_the_run(
     ],
 )
 def test_odd_values_in_a_cell_never_break_the_run(
-    make: "Make", thread: RunnableConfig, database: SqliteCheckpoints, code: str
+    make: "Make", thread: RunnableConfig, saver: "Saver", code: str
 ) -> None:
-    agent = make([cell(code), cell("print(7)"), "FINAL ANSWER: 7"], checkpointer=database)
+    agent = make([cell(code), cell("print(7)"), "FINAL ANSWER: 7"], checkpointer=saver)
     out = agent.invoke({"task": "Compute it."}, thread)
     assert out["status"] == "success"
     assert strangers(dict(agent.get_state(thread).values)) == []
@@ -323,10 +323,10 @@ def test_a_run_that_was_left_in_the_middle_holds_its_thread_no_longer(make: "Mak
 
 @pytest.mark.parametrize("removed", [True, False], ids=["box removed", "another process"])
 def test_the_model_is_told_when_the_interpreter_is_a_new_one(
-    make: "Make", thread: RunnableConfig, boxes: "Boxes", database: SqliteCheckpoints, removed: bool
+    make: "Make", thread: RunnableConfig, boxes: "Boxes", saver: "Saver", removed: bool
 ) -> None:
     model = ScriptedModel([cell("x = 5"), "FINAL ANSWER: done", cell("'x' in globals()"), "FINAL ANSWER: no"])
-    agent = make.own(model, checkpointer=database)
+    agent = make.own(model, checkpointer=saver)
     agent.invoke({"task": "Set the variable."}, thread)
     if removed:
         for box in boxes.of(thread):
@@ -335,7 +335,7 @@ def test_the_model_is_told_when_the_interpreter_is_a_new_one(
             threading.Event().wait(0.02)
     else:
         agent.sessions.close()
-        agent = make.own(model, checkpointer=database)
+        agent = make.own(model, checkpointer=saver)
     out = agent.invoke({"task": "Print the variable."}, thread)
     told = [message.text for message in model.requests[2] if "These variables are gone: x." in message.text]
     assert len(told) == 1
