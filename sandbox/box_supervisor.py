@@ -331,16 +331,19 @@ class Supervisor:
         elif self._cell is not None and op == "display" and isinstance(message.get("display"), dict):
             self._cell.show(message["display"], self._host)
         elif op == "call":
-            self._on_call(who, message)
+            self._on_call(message)
         elif op == "loaded":
             self._restoring.on_loaded(message)
         elif self._cell is not None and op == "done" and message.get("id") == self._cell.id:
             self._finish(who, message)
 
-    def _on_call(self, worker: Interpreter, message: Message) -> None:
-        fd = worker.channel.take_fd()
-        if fd is None:
+    def _on_call(self, message: Message) -> None:
+        fds = message.pop("fds", [])
+        if len(fds) != 1:
+            for fd in fds:
+                os.close(fd)
             return
+        fd = fds[0]
         if self._cell is None or not self._cell.started:
             os.close(fd)
             return

@@ -24,6 +24,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 """`json.dumps` with separators makes an encoder for each call."""
 _decode = json.JSONDecoder().raw_decode
 """Without the checks that `json.loads` makes by way of builtins, which user code may have replaced."""
+_HEAD = struct.Struct("!IB")
 MAX_LINE = 24 << 20
 """Longest line either side accepts, in bytes; a longer one is dropped. The displays of a cell fit in."""
 
@@ -78,7 +79,7 @@ class LineReader:
 
 
 class Channel:
-    """One end of the socket between supervisor and worker: a length, then JSON; file descriptors may ride along."""
+    """One end of the socket between supervisor and worker: length and number of descriptors, then JSON."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -92,7 +93,7 @@ class Channel:
     def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
         """Send a message; blocks while the other side does not read."""
         body = _encode(message).encode("ascii")
-        data = struct.pack("!I", len(body)) + body
+        data = _HEAD.pack(len(body), len(fds)) + body
         if fds:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
             sent = self.sock.sendmsg([data], rights)
@@ -109,17 +110,17 @@ class Channel:
         while True:
             message = self._take()
             if message is not None:
-                fds, self._fds = self._fds, []
-                return message, fds
+                return message, message.pop("fds", [])
             if not self._fill():
                 raise EOFError
 
-    def take_fd(self) -> int | None:
-        """The next descriptor that came along with what was polled, or None; the caller closes it."""
-        return self._fds.pop(0) if self._fds else None
-
     def poll(self) -> tuple[list[Message], bool]:
-        """Read what is there without waiting; the second value is False once the other side is gone."""
+        """Read what is there without waiting.
+
+        Returns:
+            The messages, each with the descriptors that came with it under `fds`, where some did; and False once the
+            other side is gone.
+        """
         alive = True
         try:
             alive = self._fill(socket.MSG_DONTWAIT)
@@ -131,6 +132,11 @@ class Channel:
         while True:
             message = self._take()
             if message is None:
+                if not self._buffer:
+                    # Descriptors that belong to no message are forged.
+                    for fd in self._fds:
+                        os.close(fd)
+                    self._fds = []
                 return messages, alive
             messages.append(message)
 
@@ -151,13 +157,19 @@ class Channel:
         return bool(data)
 
     def _take(self) -> Message | None:
-        if len(self._buffer) < 4:
+        if len(self._buffer) < _HEAD.size:
             return None
-        (size,) = struct.unpack("!I", self._buffer[:4])
+        size, count = _HEAD.unpack_from(self._buffer)
         # A length beyond any message of ours is forged: what follows cannot be understood either.
         if size > MAX_LINE:
             raise EOFError
-        if len(self._buffer) < 4 + size:
+        end = _HEAD.size + size
+        if len(self._buffer) < end:
             return None
-        body, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
-        return decode_line(body) or {}
+        body, self._buffer = self._buffer[_HEAD.size : end], self._buffer[end:]
+        message = decode_line(body) or {}
+        message.pop("fds", None)
+        if count:
+            # They arrive with the first byte of their message, which may be read together with one before it.
+            message["fds"], self._fds = self._fds[:count], self._fds[count:]
+        return message
