@@ -1,5 +1,6 @@
 """The compiled graph, with the sessions of its threads."""
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -45,6 +46,8 @@ class Agent(CompiledStateGraph[State, None, Input, Result]):
         """
         with self._one_run(config) as own, self._lease(config):
             yield from super().stream(input, own, **self._durable(config, options))
+            # Whoever has the result may rely on it that the thread can be gone on with.
+            self.sessions.settle(self._thread(own))
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
         """`stream` for async callers."""
@@ -52,6 +55,7 @@ class Agent(CompiledStateGraph[State, None, Input, Result]):
             async with in_thread(self._lease(config)):
                 async for item in super().astream(input, own, **self._durable(config, options)):
                     yield item
+                await asyncio.to_thread(self.sessions.settle, self._thread(own))
 
     @contextlib.contextmanager
     def _one_run(self, config: RunnableConfig | None) -> Iterator[RunnableConfig | None]:
@@ -65,7 +69,7 @@ class Agent(CompiledStateGraph[State, None, Input, Result]):
             try:
                 yield merge_configs(config, {"configurable": {"thread_id": thread}})
             finally:
-                self.sessions.drop_thread(thread)
+                self.sessions.drop(thread)
 
     def _lease(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
         """What keeps other processes off the thread; nothing where the saver knows no such thing."""
@@ -89,6 +93,9 @@ class Agent(CompiledStateGraph[State, None, Input, Result]):
         """The saver that a run uses, unless it is the one of the graph around it, or there is none."""
         own = self.checkpointer
         return own if isinstance(own, BaseCheckpointSaver) and _LENT not in known else None
+
+    def _thread(self, config: RunnableConfig | None) -> str:
+        return str(self._configurable(config).get("thread_id"))
 
     def _configurable(self, config: RunnableConfig | None) -> Mapping[str, Any]:
         return merge_configs(self.config, ensure_config(config)).get("configurable") or {}

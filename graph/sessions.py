@@ -71,8 +71,10 @@ class ThreadSessions:
                 self._running.discard((thread, part))
 
     def get(self, thread: str, kernel: str = "") -> BoxSession:
-        """The thread's session; see `actloop.nodes.context.Sessions`."""
-        key = box_key(thread, kernel)
+        """The thread's session; see `actloop.nodes.context.Sessions`. Without a kernel, one that is open is taken."""
+        with self._lock:
+            open_ones = [key for key in self._sessions if not kernel and key.startswith(_prefix(thread))]
+        key = open_ones[0] if open_ones else box_key(thread, kernel)
         with self._lock:
             opening = self._opening.setdefault(key, threading.Lock())
         with opening:
@@ -105,32 +107,34 @@ class ThreadSessions:
         return Snapshots(self._store, _derived(kernel, "folder")[:32], bytes.fromhex(_derived(kernel, "signature")))
 
     def has(self, thread: str, kernel: str = "") -> bool:
-        """Whether the thread has a session here that answers."""
-        session = self._sessions.get(box_key(thread, kernel))
-        return session is not None and session.alive
+        """Whether the thread has a session here that answers; without a kernel, whichever it is."""
+        return any(session.alive for _, session in self._of(thread, kernel))
 
     def drop(self, thread: str, kernel: str = "") -> None:
         """Close the thread's session, if it has one here, without waiting for its box to be removed."""
-        key = box_key(thread, kernel)
-        with self._lock:
-            session = self._sessions.pop(key, None)
-            self._opening.pop(key, None)
-        if session is not None:
+        for key, session in self._of(thread, kernel):
+            with self._lock:
+                self._sessions.pop(key, None)
+                self._opening.pop(key, None)
             self._close_later(session)
 
-    def drop_thread(self, thread: str) -> None:
-        """Close the sessions of a thread whose kernels nobody knows any more."""
+    def _of(self, thread: str, kernel: str) -> list[tuple[str, BoxSession]]:
         with self._lock:
-            keys = [key for key in self._sessions if key.startswith(_prefix(thread))]
-            dropped = [self._sessions.pop(key) for key in keys]
-        for session in dropped:
-            self._close_later(session)
+            if kernel:
+                key = box_key(thread, kernel)
+                return [(key, self._sessions[key])] if key in self._sessions else []
+            return [(key, session) for key, session in self._sessions.items() if key.startswith(_prefix(thread))]
 
     def _close_later(self, session: BoxSession) -> None:
         closer = threading.Thread(target=session.close, name=f"actloop close {session.id}")
         closer.start()
         with self._lock:
             self._closing = [*(thread for thread in self._closing if thread.is_alive()), closer]
+
+    def settle(self, thread: str) -> None:
+        """Wait until the snapshots of a thread that are under way are stored."""
+        for _, session in self._of(thread, ""):
+            session.settle()
 
     def interrupt(self) -> None:
         """End every running cell; the sessions go on."""

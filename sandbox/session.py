@@ -30,7 +30,7 @@ SILENCE_S = 30.0
 SNAPSHOT_S = 120.0
 """Seconds that a snapshot which somebody waits for may take."""
 LAST_SNAPSHOT_S = 20.0
-"""Seconds that closing a session waits for its last snapshot to be stored."""
+"""Seconds to wait for the last snapshot to be stored when a run, or a session, ends."""
 
 
 class BoxSession:
@@ -340,6 +340,11 @@ class BoxSession:
         except TimeoutError:
             raise SnapshotError(f"The snapshot was not stored within {SNAPSHOT_S:g} s; try again.") from None
 
+    def settle(self) -> None:
+        """Wait until the snapshots that are under way are stored, or have failed; at most 20 s."""
+        if self._keeping is not None and self.alive:
+            self._keeping.wait(LAST_SNAPSHOT_S)
+
     async def asnapshot(self) -> str:
         """`snapshot` for async callers."""
         return await asyncio.to_thread(self.snapshot)
@@ -413,8 +418,7 @@ class BoxSession:
             if self._talk.closed:
                 return
             lost = bool(self._talk.holder)
-        if self._keeping is not None and self.alive:
-            self._keeping.wait(LAST_SNAPSHOT_S)
+        self.settle()
         self._talk.close()
         if not lost:
             self._remove()
@@ -428,8 +432,7 @@ class BoxSession:
 
     def detach(self) -> None:
         """Leave the box, with whatever runs in it, to the next process that opens its thread."""
-        if self._keeping is not None and self.alive:
-            self._keeping.wait(LAST_SNAPSHOT_S)
+        self.settle()
         self._talk.let_go()
 
     async def aclose(self) -> None:

@@ -13,7 +13,7 @@ from actloop import Agent, build_graph, create_agent
 from actloop.graph.artifacts import ArtifactFolder
 from actloop.graph.checkpoints import SqliteCheckpoints, strict_serializer
 from actloop.graph.postgres import PostgresCheckpoints
-from actloop.graph.sessions import ThreadSessions, box_key
+from actloop.graph.sessions import ThreadSessions
 from actloop.nodes.context import Context
 from actloop.sandbox.session import BoxSession
 from actloop.testing import Script, ScriptedModel
@@ -43,7 +43,8 @@ class OneBox(ThreadSessions):
         super().__init__(lambda order: box, lambda: facts)
 
     def drop(self, thread: str, kernel: str = "") -> None:
-        self._sessions.pop(box_key(thread, kernel), None)
+        for key, _ in self._of(thread, kernel):
+            self._sessions.pop(key)
 
     def close(self) -> None:
         """The box stays for the next test."""

@@ -318,9 +318,9 @@ def test_what_stands_before_a_cell_is_stored_before_the_cell_starts(
         time.sleep(0.05)
         return put(*arguments)
 
-    def noting(name: str) -> Any:
+    def noting(*names: str) -> Any:
         stored.append(len(list(saver.list(thread))))
-        return get(name)
+        return get(*names)
 
     monkeypatch.setattr(saver, "put", late)
     monkeypatch.setattr(agent.sessions, "get", noting)

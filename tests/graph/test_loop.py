@@ -255,9 +255,9 @@ def test_a_run_without_a_thread_leaves_no_box(make: "Make", boxes: "Boxes", monk
     opened: list[str] = []
     get = agent.sessions.get
 
-    def noted(thread: str) -> BoxSession:
+    def noted(thread: str, kernel: str) -> BoxSession:
         opened.append(thread)
-        return get(thread)
+        return get(thread, kernel)
 
     monkeypatch.setattr(agent.sessions, "get", noted)
     assert agent.invoke({"task": "Compute it."})["status"] == "success"

@@ -19,7 +19,7 @@ from actloop.nodes.plain import plain
 from actloop.testing import Reply, ScriptedModel
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import Boxes, Make, Saver
+    from tests.graph.conftest import Make, Saver
 
 ODD = """
 import math
@@ -319,70 +319,3 @@ def test_a_run_that_was_left_in_the_middle_holds_its_thread_no_longer(make: "Mak
     next(steps)
     steps.close()  # type: ignore[attr-defined]
     assert agent.invoke({"task": "Compute it."}, thread)["status"] == "unverified"
-
-
-@pytest.mark.parametrize("removed", [True, False], ids=["box removed", "another process"])
-def test_the_model_is_told_when_the_interpreter_is_a_new_one(
-    make: "Make", thread: RunnableConfig, boxes: "Boxes", saver: "Saver", removed: bool
-) -> None:
-    model = ScriptedModel([cell("x = 5"), "FINAL ANSWER: done", cell("'x' in globals()"), "FINAL ANSWER: no"])
-    agent = make.own(model, checkpointer=saver)
-    agent.invoke({"task": "Set the variable."}, thread)
-    if removed:
-        for box in boxes.of(thread):
-            box.remove(force=True)
-        while agent.sessions.has(thread["configurable"]["thread_id"]):
-            threading.Event().wait(0.02)
-    else:
-        agent.sessions.close()
-        agent = make.own(model, checkpointer=saver)
-    out = agent.invoke({"task": "Print the variable."}, thread)
-    told = [message.text for message in model.requests[2] if "These variables are gone: x." in message.text]
-    assert len(told) == 1
-    assert "False" in out["messages"][-2].text
-
-
-def test_a_box_that_vanishes_between_cells_costs_only_what_is_not_made_anew(
-    make: "Make", thread: RunnableConfig, boxes: "Boxes"
-) -> None:
-    def reply(messages: list[BaseMessage]) -> str:
-        asked = sum(message.type == "ai" for message in messages)
-        if asked == 1:
-            for box in boxes.of(thread):
-                box.remove(force=True)
-            while agent.sessions.has(thread["configurable"]["thread_id"]):
-                threading.Event().wait(0.02)
-        return [cell("a = 1\nb = 2"), cell("a = 10\na"), "FINAL ANSWER: 10"][asked]
-
-    agent = make.own(ScriptedModel(reply))
-    out = agent.invoke({"task": "Compute it."}, thread)
-    values = agent.get_state(thread).values
-    assert (out["status"], values["execution"]["state"]) == ("success", "lost")
-    assert values["execution"]["lost_names"] == ["b"]
-    assert values["names"] == ["a"]
-
-
-def test_a_box_that_vanishes_in_a_cell_is_reported_and_the_files_are_put_again(
-    make: "Make", thread: RunnableConfig, boxes: "Boxes", tmp_path: Path
-) -> None:
-    path = tmp_path / "in.txt"
-    path.write_text("here again")
-    model = ScriptedModel(
-        [
-            cell("x = 5"),
-            cell("import time\nprint('on', flush=True)\ntime.sleep(20)"),
-            cell("print('x' in globals(), open('in.txt').read())"),
-            "FINAL ANSWER: done",
-        ]
-    )
-    agent = make.own(model)
-    for event in agent.stream({"task": "Run it.", "files": {"in.txt": str(path)}}, thread, stream_mode="custom"):
-        if "on" in event.get("text", ""):
-            for box in boxes.of(thread):
-                box.kill()
-    out = agent.get_state(thread).values
-    assert (out["status"], out["turns"]) == ("success", 3)
-    told = "\n".join(message.text for message in model.requests[2])
-    assert "x" in told
-    assert "gone" in told
-    assert "False here again" in model.requests[3][-1].text
