@@ -1,8 +1,8 @@
 """Calls from a cell to functions on the host, as the supervisor keeps them. Runs inside the box.
 
-A call is kept here from its beginning to the end of its cell, so that a host that comes after another one has died finds
-it: not yet taken up, which the new host may do; taken up without a result, of which nobody knows whether it was made;
-or answered, which the cell has got already.
+A call is kept here from its beginning to the end of its cell, so that a host that comes after another one has died
+finds it: not yet taken up, which the new host may do; taken up without a result, of which nobody knows whether it was
+made; or answered, which the cell has got already.
 
 Standard library only, Python 3.9 and later.
 """

@@ -224,7 +224,7 @@ class Workspace:
         self._seen[relative] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
 
     def place(self, folders: list[str], links: list[list[str]]) -> None:
-        """Make empty folders and symbolic links again, as far as they stay in the workspace and nothing is there yet."""
+        """Make empty folders and symbolic links again, as far as they stay inside and nothing is there yet."""
         for path in folders:
             with contextlib.suppress(OSError, ValueError):
                 folder, name = _open_folder(self.root, split_path(path), make=True)

@@ -1,7 +1,7 @@
 """Bringing a box to another point: empty it, put files and variables back. Runs inside the box, in the supervisor.
 
-The host sends the files as it sends any file, and the variables unit by unit; the worker, which has no privileges, makes
-objects of them. A unit that ends the worker, or keeps it busy for ever, costs the attempt: the host begins again
+The host sends the files as it sends any file, and the variables unit by unit; the worker, which has no privileges,
+makes objects of them. A unit that ends the worker, or keeps it busy for ever, costs the attempt: the host begins again
 without it.
 
 Standard library only, Python 3.9 and later.

@@ -23,7 +23,7 @@ import docker.errors
 from docker.types import LogConfig, Ulimit
 
 from actloop.config import DEFAULT_IMAGE, Limits
-from actloop.errors import SandboxError, SandboxUnavailable
+from actloop.errors import SandboxError, SandboxLost, SandboxUnavailable
 
 from .engine import connect, translate_errors
 from .image import require_image
@@ -40,6 +40,8 @@ TMP_BYTES = 64 << 20
 SHM_BYTES = 32 << 20
 SPARE_FILES = 32
 NAME_ATTEMPTS = 3
+ATTEMPTS = 3
+"""Boxes started before it is given up, where each is taken away at once."""
 POOL_PREFIX = "actloop-pool-"
 """Begins the names of boxes that wait for a thread."""
 SETTLE_S = 10.0
@@ -137,7 +139,16 @@ def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, order: Order
     client = connect()
     try:
         with translate_errors():
-            return _Opening(client, limits, image, order or Order()).open()
+            opening = _Opening(client, limits, image, order or Order())
+            for attempt in range(ATTEMPTS):
+                try:
+                    return opening.open()
+                except SandboxLost:
+                    # Somebody removed the box while it started.
+                    opening.client = client = connect()
+                    if attempt == ATTEMPTS - 1:
+                        raise
+        raise AssertionError
     except BaseException as error:
         client.close()
         if isinstance(error, OSError) and not isinstance(error, SandboxError):
@@ -215,7 +226,7 @@ class _Opening:
             return None
         try:
             return self._session(container, _attached(container), ATTACH_S)
-        except SandboxUnavailable:
+        except (SandboxUnavailable, SandboxLost):
             # It never got its program, or hangs; its session has removed it, and closed the client.
             self.client = connect()
             return None

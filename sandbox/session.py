@@ -184,7 +184,7 @@ class BoxSession:
             raise
 
     def _start(self, code: str, timeout: float | None, cell_id: str | None, live: bool) -> RunningCell:
-        cell = self._begin(cell_id or f"{self._name}-{next(self._talk.numbers)}", timeout)
+        cell = self._begin(cell_id or f"{self._talk.token}-{next(self._talk.numbers)}", timeout)
         if self._every_cell:
             self._ready_to_keep().expect(cell.id, self.point or None, self._ran + 1)
         request = {

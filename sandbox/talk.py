@@ -12,7 +12,7 @@ import uuid
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from actloop.errors import FileRefused, SandboxError, SandboxLost, SandboxUnavailable, SessionBusy
 
@@ -45,7 +45,8 @@ class Talk:
         self._link = link
         self._on_message = on_message
         self._on_end = on_end
-        self._token = uuid.uuid4().hex[:12]
+        self.token: Final = uuid.uuid4().hex[:12]
+        """Of this conversation, and of no other."""
         self._sending = threading.Lock()
         self._replies: dict[int, Future[Message]] = {}
         self._hello: Future[Message] = Future()
@@ -70,6 +71,7 @@ class Talk:
 
         Raises:
             SandboxUnavailable: its interpreter does not answer.
+            SandboxLost: it has ended.
             SessionBusy: a process that may be alive holds it.
         """
         until = time.monotonic() + PATIENCE_S
@@ -100,7 +102,10 @@ class Talk:
         try:
             return self._hello.result(start_s)
         except (TimeoutError, SandboxError) as error:
-            why = self._link.complaint.splitlines()[-2:] or [str(error) or f"no answer within {start_s:.0f} s"]
+            complaint = self._link.complaint.splitlines()[-2:]
+            if isinstance(error, SandboxLost) and not complaint:
+                raise SandboxLost(f"The box {self.name} ended while it started. Try again.") from None
+            why = complaint or [f"no answer within {start_s:.0f} s"]
             raise SandboxUnavailable(
                 f"The interpreter in the box did not start: {'; '.join(why)}. Check that the image has Python 3.9 or "
                 "later (actloop doctor)."
@@ -183,7 +188,7 @@ class Talk:
         self.check_alive()
         try:
             with self._sending:
-                self._link.send(before + encode_line({**message, "by": self._token}))
+                self._link.send(before + encode_line({**message, "by": self.token}))
         except OSError:
             self.gone = True
             self.check_alive()
@@ -204,14 +209,14 @@ class Talk:
         elif kind == "hello":
             self._on_hello(message)
         elif kind == "ousted":
-            if message.get("by") == self._token and not self.closed:
+            if message.get("by") == self.token and not self.closed:
                 self.holder = str(owner_of(message.get("holder")) or "another process")
                 self._end()
         else:
             self._on_message(message)
 
     def _on_hello(self, message: Message) -> None:
-        if message.get("by") == self._token:
+        if message.get("by") == self.token:
             if not self._hello.done():
                 self._hello.set_result(message)
         elif message.get("ok") and self in _beating and not self.closed:
