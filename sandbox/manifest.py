@@ -154,7 +154,7 @@ class Manifest(Record):
     """Id of the cell after which it was taken."""
     parent: Point | None = None
     """The point before, None for the first."""
-    cells: Annotated[int, Field(ge=0, le=1 << 31)] = 0
+    cells: Annotated[int, Field(strict=True, ge=0, le=1 << 31)] = 0
     """Cells that the session had run by then; the next one is numbered on."""
     python: Version
     """Version that the variables were saved with: `3.11.2`."""

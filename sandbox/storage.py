@@ -18,6 +18,8 @@ from typing import Any, Protocol
 from actloop.errors import ConfigError, SnapshotError
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+_PACKAGES = {"smbclient": "smbprotocol", "libarchive": "libarchive-c"}
+"""Packages of drivers whose modules have another name."""
 _UNFINISHED = "~"
 """In the name of a file that is being written, and in no other."""
 
@@ -71,11 +73,11 @@ def _reach(url: str) -> tuple[Any, str]:
             raise ValueError("it is empty")
         files, root = url_to_fs(url)
     except ImportError as error:
-        missing = getattr(error.__cause__, "name", None) or getattr(error, "name", None)
-        package = f"the package {missing}" if missing else "a package"
+        module = getattr(error.__cause__, "name", None) or error.name or url.partition(":")[0]
+        package = _PACKAGES.get(module, module)
         raise ConfigError(
-            f"The snapshot store {_shown(url)} needs {package}, which is not installed ({error})."
-            f" Install it with `pip install {missing or url.partition(':')[0]}`."
+            f"The snapshot store {_shown(url)} needs the package {package}, which is not installed."
+            f" Install it with `pip install {package}`."
         ) from error
     except Exception as error:
         raise ConfigError(

@@ -8,7 +8,9 @@ import pytest
 from actloop.config import Limits
 from actloop.protocols import Execution
 from actloop.sandbox import open_session
+from actloop.sandbox.manifest import CHUNK, KeptFile, Manifest, Unit, digest_of
 from actloop.sandbox.session import BoxSession
+from actloop.sandbox.snapshots import Snapshots
 
 Open = Callable[..., BoxSession]
 
@@ -50,3 +52,43 @@ def run(session: BoxSession) -> Callable[..., Execution]:
         return execution
 
     return cells
+
+
+@pytest.fixture
+def take() -> Callable[..., Manifest]:
+    """Take a snapshot as a session would: variables and files by name, with their bytes."""
+
+    def taken(
+        store: Snapshots, point: str, variables: dict[str, bytes], files: dict[str, bytes] | None = None
+    ) -> Manifest:
+        units = tuple(
+            Unit(names=(name,), contents=(_put(store, data),), sizes=(len(data),)) for name, data in variables.items()
+        )
+        kept = tuple(
+            KeptFile(path=path, size=len(data), mode=0o644, mtime_ns=1, chunks=_put(store, data))
+            for path, data in (files or {}).items()
+        )
+        manifest = Manifest(point=point, python="3.11.2", units=units, files=kept)
+        assert store.save(manifest) == point
+        return manifest
+
+    return taken
+
+
+def _put(store: Snapshots, data: bytes) -> tuple[str, ...]:
+    parts = [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
+    for part in parts:
+        if not store.has(digest_of(part)):
+            store.add(digest_of(part), part)
+    return tuple(map(digest_of, parts))
+
+
+@pytest.fixture
+def contents() -> Callable[[Snapshots, Manifest], dict[str, bytes]]:
+    """Read the bytes of all variables and files of a snapshot."""
+
+    def read(store: Snapshots, manifest: Manifest) -> dict[str, bytes]:
+        variables = {unit.names[0]: b"".join(store.chunks(unit.contents[0])) for unit in manifest.units}
+        return variables | {file.path: b"".join(store.chunks(file.chunks)) for file in manifest.files}
+
+    return read
