@@ -2,13 +2,16 @@
 
 State holds only plain data (text, numbers, lists, dicts) and LangChain messages: it goes into a checkpoint after every
 step and must come back equal with any serializer. Nodes turn the dicts into the records below when they need them.
+
+A checkpoint is written several times a turn, so what is large or grows is not in it: such a value is a `DeltaChannel`, of
+which each write is stored once and read again from there. Thus a turn costs the store the same, however long the thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, RemoveMessage
 from langgraph.channels import DeltaChannel, EphemeralValue
 from langgraph.graph.message import add_messages
 
@@ -81,12 +84,68 @@ class Usage(TypedDict):
     model_calls: int
 
 
-def merge_messages(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMessage]:
-    """Apply a batch of message writes; the order and grouping of the batch do not matter."""
-    merged: Any = list(state)
+class Change(TypedDict, total=False):
+    """What a node writes to a list in the state that may grow: never the list anew, unless it begins anew."""
+
+    added: list[Any]
+    removed: list[str]
+
+
+def change(before: Iterable[str], after: Iterable[str]) -> Change:
+    """What leads from one set of names to another."""
+    old, new = set(before), set(after)
+    return Change(added=sorted(new - old), removed=sorted(old - new))
+
+
+def change_names(state: list[str], writes: Sequence[list[str] | Change]) -> list[str]:
+    """Apply writes to a sorted list of names: a `Change`, or a list that takes its place."""
+    names = set(state)
     for write in writes:
-        merged = add_messages(merged, write)
-    return list(merged)
+        if isinstance(write, Mapping):
+            names = (names - set(write.get("removed", ()))) | set(write.get("added", ()))
+        else:
+            names = set(write)
+    return sorted(names)
+
+
+def change_artifacts(state: list[Artifact], writes: Sequence[list[Artifact] | Change]) -> list[Artifact]:
+    """Apply writes to the artifacts: a `Change`, in which a name that is there is replaced, or a list in their place."""
+    artifacts = {artifact["name"]: artifact for artifact in state}
+    for write in writes:
+        if not isinstance(write, Mapping):
+            artifacts = {}
+        for artifact in write.get("added", ()) if isinstance(write, Mapping) else write:
+            artifacts[artifact["name"]] = artifact
+    return list(artifacts.values())
+
+
+def latest(state: Any, writes: Sequence[Any]) -> Any:
+    """The last write."""
+    return writes[-1] if writes else state
+
+
+NEVER = 1 << 30
+"""Updates between two copies of a channel that grows: a copy would cost the more, the longer the thread. LangGraph makes
+one every 5000 steps all the same, which bounds what a reader has to go through."""
+OFTEN = 10
+"""Updates between two copies of a channel of which only the last write counts: so many are read to find it."""
+
+
+def merge_messages(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMessage]:
+    """Apply a batch of message writes; how they are grouped does not matter.
+
+    Writes that only add or replace go in by one call for all of them: each call goes through the whole list, and a reader
+    of a long thread has a thousand writes to apply.
+    """
+    merged: Any = list(state)
+    added: list[Any] = []
+    for write in writes:
+        messages = write if isinstance(write, list) else [write]
+        if any(isinstance(message, RemoveMessage) for message in messages):
+            merged, added = add_messages(add_messages(merged, added), messages), []
+        else:
+            added += messages
+    return list(add_messages(merged, added))
 
 
 class Input(TypedDict, total=False):
@@ -114,12 +173,12 @@ class Result(TypedDict, total=False):
 class State(TypedDict, total=False):
     """Everything that flows."""
 
-    messages: Annotated[list[AnyMessage], DeltaChannel(merge_messages, snapshot_frequency=50)]
+    messages: Annotated[list[AnyMessage], DeltaChannel(merge_messages, snapshot_frequency=NEVER)]
     task: Annotated[str, EphemeralValue]
     """What the caller gave; gone after the first step, so that it is never taken twice."""
     files: Annotated[Mapping[str, str | Path], EphemeralValue]
     """Likewise."""
-    goal: str
+    goal: Annotated[str, DeltaChannel(latest, snapshot_frequency=OFTEN)]
     """The task of this run, in words."""
     inputs: dict[str, str]
     """All files that the thread was given: name in the workspace, and absolute path on the host."""
@@ -127,22 +186,22 @@ class State(TypedDict, total=False):
     """Those of them that are not in the workspace yet."""
     kernel: str
     """The thread's secret: names its sandbox, and names and signs its snapshots. A copy of the thread shares it."""
-    points: list[str]
+    points: Annotated[list[str], DeltaChannel(latest, snapshot_frequency=OFTEN)]
     """Ids of the last cells, oldest first: the sandbox belongs in the state after the last one, or the nearest before
     it of which there is a snapshot."""
-    names: list[str]
+    names: Annotated[list[str], DeltaChannel(change_names, snapshot_frequency=NEVER)]
     """Variables that the interpreter holds."""
-    workspace: list[str]
+    workspace: Annotated[list[str], DeltaChannel(change_names, snapshot_frequency=NEVER)]
     """Files that the workspace holds."""
-    run: dict[str, Any]
+    run: Annotated[dict[str, Any], DeltaChannel(latest, snapshot_frequency=OFTEN)]
     """Counters of this run: see `nodes/run.py`."""
-    action: dict[str, Any]
+    action: Annotated[dict[str, Any], DeltaChannel(latest, snapshot_frequency=OFTEN)]
     """An `Action`, as JSON."""
     verdict: dict[str, Any]
     """A `Verdict`, as JSON."""
-    execution: dict[str, Any]
+    execution: Annotated[dict[str, Any], DeltaChannel(latest, snapshot_frequency=OFTEN)]
     """The last `Execution`, as JSON, without the bytes of its displays."""
-    artifacts: list[Artifact]
+    artifacts: Annotated[list[Artifact], DeltaChannel(change_artifacts, snapshot_frequency=NEVER)]
     usage: Usage
     turns: int
     status: NotRequired[Status | None]

@@ -10,6 +10,7 @@ from actloop.sandbox import open_session
 from actloop.sandbox.session import BoxSession
 
 from .floors import RawLoop, docker_exec, docker_run, seconds
+from .growth import growth
 
 ROUNDS = 7
 TURNS = 60
@@ -87,6 +88,6 @@ def report(name: str, mine: list[float], floor_name: str, floor: list[float], ai
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["flood", "cold", "warm"]
+    chosen = sys.argv[1:] or ["flood", "cold", "warm", "growth"]
     for name in chosen:
-        {"flood": flood, "cold": cold, "warm": warm}[name]()
+        {"flood": flood, "cold": cold, "warm": warm, "growth": growth}[name]()

@@ -14,6 +14,7 @@ from actloop.errors import ConfigError, InputError
 
 from .leases import FileLease, holding
 from .threaded import Threaded
+from .versions import ShortVersions
 
 if TYPE_CHECKING:
     from .postgres import PostgresCheckpoints
@@ -61,7 +62,7 @@ def strict_serializer() -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=())
 
 
-class SqliteCheckpoints(Threaded, SqliteSaver):
+class SqliteCheckpoints(ShortVersions, Threaded, SqliteSaver):
     """`SqliteSaver` with its asynchronous half, and a lock on each thread that runs.
 
     Args:

@@ -18,6 +18,7 @@ from actloop.errors import InputError
 from .checkpoints import strict_serializer
 from .leases import Holder, digest, holding
 from .threaded import Threaded
+from .versions import ShortVersions
 
 CONNECT_S = 5
 """Seconds that a server may take to answer."""
@@ -25,7 +26,7 @@ SETUP_S = 60.0
 """Seconds that another process may take to lay out the tables."""
 
 
-class PostgresCheckpoints(Threaded, PostgresSaver):
+class PostgresCheckpoints(ShortVersions, Threaded, PostgresSaver):
     """`PostgresSaver` on a small pool, with its asynchronous half, its tables, and a lock on each thread that runs.
 
     Args:

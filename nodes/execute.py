@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 from actloop.errors import FileRefused, SandboxError
 from actloop.protocols import Display, Event, Execution, Session
-from actloop.state import Artifact, State
+from actloop.state import Artifact, Change, State, change
 
 from .context import Context, thread_of
 from .masking import mask
@@ -140,16 +140,15 @@ def _after(task: Task, session: Session, place: Place, execution: Execution) -> 
         made = {file.path for file in (*execution.files.created, *execution.files.changed)}
         workspace = (place.files | made) - set(execution.files.deleted)
     bare = execution.model_copy(update={"displays": tuple(_bare(display) for display in execution.displays)})
-    artifacts = {artifact["name"]: artifact for artifact in [*(task.state.get("artifacts") or []), *kept]}
     return Command(
         goto="observe",
         update={
             "execution": plain(_masked(bare.model_dump(mode="json"), task.context.secrets)),
             "unplaced": [],
             "points": after(task.state, execution),
-            "names": sorted(names),
-            "workspace": sorted(workspace),
-            "artifacts": list(artifacts.values()),
+            "names": change(task.state.get("names") or (), names),
+            "workspace": change(task.state.get("workspace") or (), workspace),
+            "artifacts": Change(added=kept),
         },
     )
 

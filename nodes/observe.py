@@ -20,6 +20,8 @@ __all__ = ["observe", "render"]
 MAX_SAME = 3
 """How often the same code may have the same end: then the model is told to change its plan, and the next time the
 run ends."""
+MAX_SEEN = 12
+"""Different cells with different ends that are remembered: it is all stored with every step."""
 
 Next = Command[Literal["reason", "repair", "__end__"]]
 
@@ -83,5 +85,7 @@ def _count(run: Run, code: str, execution: Execution) -> int:
         normal = code
     ending = (execution.outcome, execution.error and (execution.error.type, execution.error.message), execution.result)
     key = hashlib.sha256(repr((normal, ending, execution.output.text)).encode("utf-8", "replace")).hexdigest()[:16]
-    run["seen"][key] = run["seen"].get(key, 0) + 1
-    return run["seen"][key]
+    times = run["seen"].pop(key, 0) + 1
+    # The one that was seen last stands last; only a run that goes round in a few cells goes in circles.
+    run["seen"] = dict([*run["seen"].items(), (key, times)][-MAX_SEEN:])
+    return times

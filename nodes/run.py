@@ -51,7 +51,7 @@ class Run(TypedDict):
     last_ok: bool
     """The last cell reached its end."""
     seen: dict[str, int]
-    """How often the same code has had the same end."""
+    """How often the same code has had the same end, for those seen last, oldest first."""
     usage: Usage
 
 
