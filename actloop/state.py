@@ -3,8 +3,8 @@
 State holds only plain data (text, numbers, lists, dicts) and LangChain messages: it goes into a checkpoint after every
 step and must come back equal with any serializer. Nodes turn the dicts into the records below when they need them.
 
-A checkpoint is written several times a turn, so what is large or grows is not in it: such a value is a `DeltaChannel`, of
-which each write is stored once and read again from there. Thus a turn costs the store the same, however long the thread.
+A checkpoint is written several times a turn, so what is large or grows is not in it: such a value is a `DeltaChannel`,
+of which each write is stored once and read again from there. Thus a turn of a long thread costs no more than another.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +109,7 @@ def change_names(state: list[str], writes: Sequence[list[str] | Change]) -> list
 
 
 def change_artifacts(state: list[Artifact], writes: Sequence[list[Artifact] | Change]) -> list[Artifact]:
-    """Apply writes to the artifacts: a `Change`, in which a name that is there is replaced, or a list in their place."""
+    """Apply writes to the artifacts: a `Change`, by which a known name gets a new file, or a list in their place."""
     artifacts = {artifact["name"]: artifact for artifact in state}
     for write in writes:
         if not isinstance(write, Mapping):
@@ -125,8 +125,9 @@ def latest(state: Any, writes: Sequence[Any]) -> Any:
 
 
 NEVER = 1 << 30
-"""Updates between two copies of a channel that grows: a copy would cost the more, the longer the thread. LangGraph makes
-one every 5000 steps all the same, which bounds what a reader has to go through."""
+"""Updates between two copies of a channel that grows: a copy would cost the more, the longer the thread. LangGraph
+makes one every 5000 steps all the same, which bounds what a reader goes through. It names the steps one by one for each
+such channel, and SQLite takes 32766 names: there must not be more than six."""
 OFTEN = 10
 """Updates between two copies of a channel of which only the last write counts: so many are read to find it."""
 
@@ -134,8 +135,8 @@ OFTEN = 10
 def merge_messages(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMessage]:
     """Apply a batch of message writes; how they are grouped does not matter.
 
-    Writes that only add or replace go in by one call for all of them: each call goes through the whole list, and a reader
-    of a long thread has a thousand writes to apply.
+    Writes that only add or replace go in by one call for all of them: each call goes through the whole list, and a
+    reader of a long thread has a thousand writes to apply.
     """
     merged: Any = list(state)
     added: list[Any] = []
@@ -145,7 +146,8 @@ def merge_messages(state: list[AnyMessage], writes: Sequence[Any]) -> list[AnyMe
             merged, added = add_messages(add_messages(merged, added), messages), []
         else:
             added += messages
-    return list(add_messages(merged, added))
+    merged = add_messages(merged, added)
+    return list(merged)
 
 
 class Input(TypedDict, total=False):

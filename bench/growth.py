@@ -1,4 +1,4 @@
-"""`python -m bench growth`: what a turn costs the store of checkpoints, from the first turns of a thread to its 500th."""
+"""`python -m bench growth`: what a turn costs the store of checkpoints, at the beginning of a thread and at its end."""
 
 import random
 import statistics
@@ -60,13 +60,16 @@ def measure(where: str, runs: int, turns: int, kind: str = "plain") -> tuple[lis
         sizes.append(stored_bytes(saver))
         return cell(len(sizes), kind)
 
-    agent = create_agent(ScriptedModel(reply), checkpointer=saver, max_turns=turns, settings=_own_settings())
     config: Any = {"configurable": {"thread_id": uuid.uuid4().hex}}
     began = time.perf_counter()
-    with agent.sessions:
-        for number in range(runs):
-            out = agent.invoke({"task": f"Part {number}: go on with the table."}, config)
-            assert (out["status"], out["turns"]) == ("success", turns), out["summary"]
+    with tempfile.TemporaryDirectory() as data:
+        agent = create_agent(
+            ScriptedModel(reply), checkpointer=saver, max_turns=turns, settings=Settings(data_dir=Path(data))
+        )
+        with agent.sessions:
+            for number in range(runs):
+                out = agent.invoke({"task": f"Part {number}: go on with the table."}, config)
+                assert (out["status"], out["turns"]) == ("success", turns), out["summary"]
     took = time.perf_counter() - began
     sizes.append(stored_bytes(saver))
     read_s = statistics.median(_seconds(agent, config) for _ in range(5))
@@ -107,7 +110,3 @@ def _seconds(agent: Agent, config: Any) -> float:
     began = time.perf_counter()
     agent.get_state(config)
     return time.perf_counter() - began
-
-
-def _own_settings() -> Settings:
-    return Settings(data_dir=Path(tempfile.mkdtemp(prefix="actloop-growth-")))

@@ -79,6 +79,8 @@ class SqliteCheckpoints(ShortVersions, Threaded, SqliteSaver):
             super().__init__(connection, serde=strict_serializer())
             # A graph has no end that its users would know of: the file is closed when nobody holds the graph any more.
             self._closing = weakref.finalize(self, connection.close)
+            # Rows of checkpoints fill half of a page of the usual size, or a little more. Only a new file takes this.
+            connection.execute("PRAGMA page_size=8192")
             # A commit then waits for the operating system and not for the disk; what a power cut may cost is the last
             # step, and a step that is repeated does not run its cell again.
             connection.execute("PRAGMA synchronous=NORMAL")

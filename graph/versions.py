@@ -20,4 +20,4 @@ class ShortVersions(BaseCheckpointSaver[str]):
             channel: unused.
         """
         count = 0 if current is None else int(str(current).partition(".")[0])
-        return f"{count + 1:08}.{random.getrandbits(40):010x}"
+        return f"{count + 1:07}.{random.getrandbits(32):08x}"
