@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from .graph import Agent as Agent
     from .graph import build_graph as build_graph
     from .graph import create_agent as create_agent
+    from .graph import threads as threads
 
-__all__ = ["Agent", "Budget", "Limits", "build_graph", "create_agent"]
+__all__ = ["Agent", "Budget", "Limits", "build_graph", "create_agent", "threads"]
 
 _HOMES = {
     "Budget": ".config",
@@ -27,6 +28,7 @@ _HOMES = {
     "Agent": ".graph",
     "build_graph": ".graph",
     "create_agent": ".graph",
+    "threads": ".graph",
 }
 
 

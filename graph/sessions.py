@@ -193,6 +193,20 @@ def _derived(kernel: str, purpose: str) -> str:
 _ALL: "weakref.WeakSet[ThreadSessions]" = weakref.WeakSet()
 
 
+@contextlib.contextmanager
+def hold_everywhere(thread: str) -> Iterator[list[ThreadSessions]]:
+    """Hold a thread in all agents of this process, so that none begins a run of it.
+
+    Raises:
+        SessionBusy: one of them has a run of the thread that goes on.
+    """
+    everyone = list(_ALL)
+    with contextlib.ExitStack() as held:
+        for sessions in everyone:
+            held.enter_context(sessions.one_run(thread))
+        yield everyone
+
+
 def _close_all() -> None:
     for sessions in list(_ALL):
         with contextlib.suppress(Exception):
