@@ -22,11 +22,20 @@ app = typer.Typer(
 )
 image_app = typer.Typer(help="The image of the sandbox.", no_args_is_help=True)
 app.add_typer(image_app, name="image")
+threads_app = typer.Typer(help="Threads that are kept; an id may be given by its beginning.", no_args_is_help=True)
+app.add_typer(threads_app, name="threads")
 
 Model = Annotated[str | None, typer.Option("--model", "-m", help="openai:gpt-5, or a bare name with --base-url.")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", "-u", help="Address of an OpenAI-compatible server.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the files that the run made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+MaxTurns = Annotated[int, typer.Option("--max-turns", help="Cells that a run may execute.")]
+Policy = Annotated[str, typer.Option("--policy", help="Safety check: open, standard or strict.")]
+Files = Annotated[
+    list[Path] | None, typer.Option("--file", "-f", help="File to put into the sandbox; may be repeated.")
+]
+Thread = Annotated[str | None, typer.Option("--thread", help="Thread to go on in; a new id begins a new one.")]
+ThreadId = Annotated[str, typer.Argument(metavar="ID", help="Id of the thread, or how it begins.")]
 Image = Annotated[str | None, typer.Option("--image", help="Image of the sandbox.")]
 
 
@@ -50,23 +59,115 @@ def _complain(text: str) -> None:
 @app.command()
 def run(
     task: Annotated[str, typer.Argument(help="What is to be done, in words.")],
-    file: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", help="File to put into the sandbox; may be repeated.")
-    ] = None,
+    file: Files = None,
     out: Out = Path("out"),
     model: Model = None,
     base_url: BaseUrl = None,
-    max_turns: Annotated[int, typer.Option("--max-turns", help="Cells that the run may execute.")] = 10,
-    policy: Annotated[str, typer.Option("--policy", help="Safety check: open, standard or strict.")] = "standard",
+    max_turns: MaxTurns = 10,
+    policy: Policy = "standard",
     image: Image = None,
+    thread: Thread = None,
     json: Json = False,
 ) -> None:
     """Solve a task."""
     with _errors_in_one_sentence():
-        from .running import Order, run_order
+        from .running import Order, new_thread, run_order
 
-        code = run_order(Order(task, file or [], out, model, base_url, max_turns, policy, image, as_json=json))
+        kept = new_thread() if thread is None else thread
+        order = Order(task, file or [], out, model, base_url, max_turns, policy, image, as_json=json, thread=kept)
+        code = run_order(order)
     raise typer.Exit(code)
+
+
+@app.command()
+def chat(
+    file: Files = None,
+    out: Out = Path("out"),
+    model: Model = None,
+    base_url: BaseUrl = None,
+    max_turns: MaxTurns = 10,
+    policy: Policy = "standard",
+    image: Image = None,
+    thread: Thread = None,
+) -> None:
+    """Solve one task after another; variables and files live on."""
+    with _errors_in_one_sentence():
+        from .chatting import ChatOrder
+        from .chatting import chat as hold
+        from .running import new_thread
+
+        kept = new_thread() if thread is None else thread
+        code = hold(ChatOrder(file or [], out, model, base_url, max_turns, policy, image, kept))
+    raise typer.Exit(code)
+
+
+@threads_app.command("ls")
+def threads_ls(json: Json = False) -> None:
+    """List threads: id, status, turns, last step, bytes, task."""
+    with _errors_in_one_sentence():
+        from .thread_commands import list_threads
+
+        list_threads(json)
+
+
+@threads_app.command("show")
+def threads_show(
+    thread: ThreadId, json: Json = False, code: Annotated[bool, typer.Option("--code", help="With the cells.")] = False
+) -> None:
+    """Show what happened in a thread, turn by turn."""
+    with _errors_in_one_sentence():
+        from .thread_commands import show_thread
+
+        show_thread(thread, as_json=json, code=code)
+
+
+@threads_app.command("resume")
+def threads_resume(
+    thread: ThreadId,
+    out: Out = Path("out"),
+    model: Model = None,
+    base_url: BaseUrl = None,
+    max_turns: MaxTurns = 10,
+    policy: Policy = "standard",
+    image: Image = None,
+    approve: Annotated[
+        bool | None, typer.Option("--approve/--reject", help="Answer to the cell that the run waits with.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Go on with a run that has not ended."""
+    with _errors_in_one_sentence():
+        from .thread_commands import Continuation, resume_thread
+
+        code = resume_thread(
+            Continuation(thread, out, model, base_url, max_turns, policy, image, answer=approve, as_json=json)
+        )
+    raise typer.Exit(code)
+
+
+@threads_app.command("fork")
+def threads_fork(
+    thread: ThreadId,
+    at: Annotated[int | None, typer.Option("--at", help="Turn to begin after; without it, where it stands.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Id of the new thread.")] = None,
+) -> None:
+    """Begin a thread where another one stood, and print its id."""
+    with _errors_in_one_sentence():
+        from .thread_commands import fork_thread
+
+        fork_thread(thread, at, name)
+
+
+@threads_app.command("rm")
+def threads_rm(
+    thread: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, or how they begin.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete threads."""
+    with _errors_in_one_sentence():
+        from .thread_commands import remove_threads
+
+        remove_threads(thread, sure=yes)
 
 
 @app.command()

@@ -32,6 +32,11 @@ SHOWN = ("status", "answer", "answer_type", "summary", "turns", "usage")
 POLICIES = ("open", "standard", "strict")
 
 
+def new_thread() -> str:
+    """An id that no thread has."""
+    return uuid.uuid4().hex[:12]
+
+
 @dataclass
 class Order:
     """What a person asked for."""
@@ -47,7 +52,7 @@ class Order:
     as_json: bool = False
     notice: str = ""
     """A line for the person before the run begins."""
-    thread: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    thread: str = field(default_factory=new_thread)
 
 
 def demo_order(out: Path, model: str | None, base_url: str | None, image: str | None, as_json: bool) -> Order:
@@ -76,7 +81,10 @@ def run_order(order: Order) -> int:
     Raises:
         ActloopError: something that was given cannot be used.
     """
-    given = _checked(order)
+    if not order.task.strip():
+        raise ConfigError("The task is empty: say in words what is to be done.")
+    given = checked(order.files, order.out, order.policy)
+    check_thread(order.thread)
     agent = create_agent(
         order.model,
         base_url=order.base_url,
@@ -87,31 +95,28 @@ def run_order(order: Order) -> int:
     view = View(quiet=order.as_json)
     view.begin(order.task, order.notice)
     with agent.sessions, asyncio.Runner() as runner:
-        try:
-            result = _run(runner, agent, order, given, view)
-        except KeyboardInterrupt:
-            result = _after_ctrl_c(agent, order)
-    saved: list[Path] = []
-    try:
-        saved = save(result.get("artifacts") or [], order.out, [Path(path) for path in given.values()])
-    finally:
-        # An answer that was paid for is shown, even where its files cannot be written.
-        if order.as_json:
-            shown = {name: result.get(name) for name in SHOWN}
-            print(json.dumps({**shown, "artifacts": [str(path) for path in saved], "thread": order.thread}, indent=2))
-        else:
-            view.end(result, saved)
-    return _exit_code(result)
+        result = drive(runner, agent, {"task": order.task, "files": given}, order.thread, view)
+    return finish(result, order.out, order.thread, view, as_json=order.as_json)
 
 
-def _checked(order: Order) -> dict[str, str]:
-    """Look at everything that was given before anything is started."""
-    if not order.task.strip():
-        raise ConfigError("The task is empty: say in words what is to be done.")
-    if order.policy not in POLICIES:
-        raise ConfigError(f"There is no policy {order.policy!r}; choose one of {', '.join(POLICIES)}.")
-    given: dict[str, str] = {}
-    for path in order.files:
+def checked(given: Sequence[Path], out: Path, policy: str) -> dict[str, str]:
+    """Look at everything that was given before anything is started.
+
+    Args:
+        given: input files.
+        out: folder for what runs make.
+        policy: name of the safety check's.
+
+    Returns:
+        The input files: name in the sandbox, and path on the host.
+
+    Raises:
+        ConfigError: one of them cannot be used.
+    """
+    if policy not in POLICIES:
+        raise ConfigError(f"There is no policy {policy!r}; choose one of {', '.join(POLICIES)}.")
+    named: dict[str, str] = {}
+    for path in given:
         try:
             # A pipe would be waited for when it is opened.
             if path.exists() and not path.is_file():
@@ -122,11 +127,21 @@ def _checked(order: Order) -> dict[str, str]:
             raise InputError(
                 f"The input file {path} cannot be read: {error.strerror}. Check its path and rights."
             ) from None
-        if path.name in given:
+        if path.name in named:
             raise ConfigError(f"Two input files are called {path.name}; rename one of them.")
-        given[path.name] = str(path.resolve())
-    _check_writable(order.out)
-    return given
+        named[path.name] = str(path.resolve())
+    _check_writable(out)
+    return named
+
+
+def check_thread(thread: str) -> None:
+    """Refuse an id that could be neither shown nor typed again.
+
+    Raises:
+        ConfigError: it is empty, or has white space or control characters.
+    """
+    if not thread or not thread.isprintable() or any(character.isspace() for character in thread):
+        raise ConfigError(f"The thread id {thread!r} cannot be used; give one of letters, digits and signs, no spaces.")
 
 
 def _check_writable(out: Path) -> None:
@@ -142,16 +157,58 @@ def _check_writable(out: Path) -> None:
         raise InputError(f"The folder {out} cannot be written: {error.strerror}. Choose another with --out.") from None
 
 
-def _run(runner: asyncio.Runner, agent: Agent, order: Order, given: dict[str, str], view: View) -> dict[str, Any]:
-    """Run the graph, and put its questions to the person at the terminal."""
-    config: Any = {"configurable": {"thread_id": order.thread}}
-    step: Any = {"task": order.task, "files": given}
-    while True:
-        asked = runner.run(_stream(agent, step, config, view))
-        if asked is None:
-            return dict(agent.get_state(config).values)
-        # Between two runs of the loop, so that Ctrl-C ends the question as well.
-        step = Command(resume=view.ask(asked))
+def drive(runner: asyncio.Runner, agent: Agent, step: Any, thread: str, view: View) -> dict[str, Any]:
+    """Run the graph to the end of its run, and put its questions to the person at the terminal.
+
+    Args:
+        runner: event loop.
+        agent: that runs.
+        step: what the graph is given: a task, the answer to a question, or None to go on.
+        thread: id.
+        view: shows it.
+
+    Returns:
+        The state that the run ended in; after Ctrl-C what there is, as `cancelled`.
+    """
+    config: Any = {"configurable": {"thread_id": thread}}
+    try:
+        while True:
+            asked = runner.run(_stream(agent, step, config, view))
+            if asked is None:
+                return dict(agent.get_state(config).values)
+            # Between two runs of the loop, so that Ctrl-C ends the question as well.
+            step = Command(resume=view.ask(asked))
+    except KeyboardInterrupt:
+        return _after_ctrl_c(agent, config)
+
+
+def finish(result: dict[str, Any], out: Path, thread: str, view: View, *, as_json: bool = False) -> int:
+    """Save what the run made and say how it ended.
+
+    Args:
+        result: of `drive`.
+        out: folder for the files; those that the thread was given are never overwritten.
+        thread: id, named at the end.
+        view: shows it.
+        as_json: print the result as JSON instead.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    saved: list[Path] = []
+    try:
+        saved = save(result.get("artifacts") or [], out, [Path(path) for path in (result.get("inputs") or {}).values()])
+    finally:
+        # An answer that was paid for is shown, even where its files cannot be written.
+        if as_json:
+            shown = {name: result.get(name) for name in SHOWN}
+            print(json.dumps({**shown, "artifacts": [str(path) for path in saved], "thread": thread}, indent=2))
+        else:
+            view.end(result, saved, thread)
+    return _exit_code(result)
 
 
 async def _stream(agent: Agent, step: Any, config: Any, view: View) -> Any:
@@ -165,9 +222,12 @@ async def _stream(agent: Agent, step: Any, config: Any, view: View) -> Any:
     return asked
 
 
-def _after_ctrl_c(agent: Agent, order: Order) -> dict[str, Any]:
+def _after_ctrl_c(agent: Agent, config: Any) -> dict[str, Any]:
     """What there is after Ctrl-C."""
-    values = dict(agent.get_state({"configurable": {"thread_id": order.thread}}).values)
+    values = dict(agent.get_state(config).values)
+    if values.get("task") is not None:
+        # The run has not begun: all else in the state is the last one's.
+        values = {}
     spent = {name: values["run"][name] for name in ("turns", "usage")} if values.get("run") else {}
     return {**values, **spent, "status": "cancelled", "summary": "Stopped by Ctrl-C.", "answer": None}
 

@@ -132,10 +132,20 @@ class View:
             what = f"{error['type']}: {error['message'].splitlines()[0] if error['message'] else ''}{where}"
         self._line(f"✗ exit {execution['exit_code']}, {seconds}: {what}", "red")
 
+    @property
+    def attended(self) -> bool:
+        """Whether a person is there to see a question and to answer it."""
+        return sys.stdin.isatty() and self._console.is_terminal
+
+    def recall(self, question: dict[str, Any]) -> None:
+        """Show the cell that a question is about, where it was not shown in this process."""
+        self._cell("", strip_controls(str(question.get("code", ""))))
+        self._node("safety_check", {"verdict": {"decision": "ask", "findings": question.get("findings", [])}})
+
     def ask(self, question: dict[str, Any]) -> Any:
         """Put an approval to the person; without one at the terminal the answer is no."""
         self._settle()
-        if not (sys.stdin.isatty() and self._console.is_terminal):
+        if not self.attended:
             self._line("Nobody is here to approve this cell: it is refused.", "yellow")
             return {"decision": "reject", "reason": "nobody was there to approve it"}
         try:
@@ -144,8 +154,14 @@ class View:
             answer = ""
         return answer.strip().lower() in ("y", "yes")
 
-    def end(self, result: dict[str, Any], saved: Sequence[Path]) -> None:
-        """Show how the run ended: the answer on stdout, all else on stderr."""
+    def end(self, result: dict[str, Any], saved: Sequence[Path], thread: str = "") -> None:
+        """Show how the run ended: the answer on stdout, all else on stderr.
+
+        Args:
+            result: state that it ended in.
+            saved: files that it made.
+            thread: its id, where the person is to know it.
+        """
         self._settle()
         status = result.get("status") or "unknown"
         usage = result.get("usage") or {}
@@ -160,5 +176,10 @@ class View:
         if usage.get("model_calls"):
             tokens = usage["input_tokens"] + usage["output_tokens"]
             counts = ((result.get("turns") or 0, "cell"), (usage["model_calls"], "request"), (tokens, "token"))
-            shown = ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for number, name in counts)
-            self._console.print(Text(shown, style="dim"))
+            shown = [f"{number} {name}{'' if number == 1 else 's'}" for number, name in counts]
+            self._console.print(Text(", ".join([*shown, f"thread {thread}"] if thread else shown), style="dim"))
+
+    def tell(self, text: str) -> None:
+        """Show a remark of the command line's own."""
+        self._settle()
+        self._line(text, "yellow")

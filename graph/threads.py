@@ -196,20 +196,22 @@ def find(beginning: str, checkpoints: Checkpoints = None) -> str:
     return found[0]
 
 
-def question(agent: Agent, thread: str) -> Any:
+def question(thread: str, checkpoints: Checkpoints = None) -> Any:
     """What the run of a thread waits for.
 
     Args:
-        agent: with the store.
         thread: id.
+        checkpoints: the store.
 
     Returns:
-        The question that waits for an answer; None where the run was cut off and just goes on.
+        The question that waits for an answer (`kind`, `code`, `findings`); None where the run was cut off and just
+        goes on.
 
     Raises:
         ConfigError: there is no such thread, or its run has ended.
     """
-    state = _unfinished(agent, thread)
+    with opened(checkpoints) as saver:
+        state = _unfinished(reader_of(saver), thread)
     return state.interrupts[0].value if state.interrupts else None
 
 

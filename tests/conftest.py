@@ -4,13 +4,15 @@ Tests that need the engine carry the mark `docker`, or ask for `engine` or `imag
 an engine they are skipped and counted in the closing lines; with `CI=true` they fail.
 """
 
+import contextlib
 import importlib.util
 import os
 import socket
+import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ from urllib.parse import urlsplit
 import docker
 import pytest
 
+from actloop import cli
 from actloop.config import DEFAULT_IMAGE
 from actloop.errors import ImageMissing, SandboxError
 from actloop.sandbox.engine import connect
@@ -26,6 +29,7 @@ from actloop.sandbox.image import ensure_image, require_image
 
 if TYPE_CHECKING:
     from bench.postgres import PostgresServer
+    from tests.fake_server import FakeServer
 
 _FOREIGN = ("ACTLOOP_", "OPENAI_", "AZURE_OPENAI_", "ANTHROPIC_", "LANGSMITH_", "LANGCHAIN_")
 """Settings of the person who runs the tests; none of them may change a result or lead to a provider."""
@@ -173,6 +177,89 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if left:
         _leftovers.extend(f"{box.name} ({box.status})" for box in left)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.strip()]
+
+
+Shell = Callable[..., Ended]
+
+
+class Command(subprocess.Popen[str]):
+    """A command that runs as a process of its own."""
+
+    def finish(self, typed: str | None = None) -> Ended:
+        """Wait for its end; `typed` is all that it reads."""
+        out, err = self.communicate(typed, timeout=90)
+        assert "Traceback" not in (err or "")
+        return Ended(self.returncode, out, err)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.fixture
+def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Shell:
+    """Run a command within this process, which spares it two seconds of imports."""
+
+    def run(*args: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["actloop", *args])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+@pytest.fixture
+def command(folder: Path) -> Iterator[Callable[..., Command]]:
+    """Start a command as a process of its own."""
+    started: list[Command] = []
+
+    def start(*args: str, **options: Any) -> Command:
+        env = {**os.environ, **options.pop("env", {})}
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = Command([sys.executable, "-m", "actloop", *args], text=True, env=env, **{**pipes, **options})
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with contextlib.suppress(OSError):
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def server() -> Iterator["FakeServer"]:
+    """An OpenAI-compatible server on loopback."""
+    path = Path(__file__).parent / "fake_server.py"
+    spec = importlib.util.spec_from_file_location("actloop_tests_fake_server", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+    if not hasattr(module, "serve"):
+        spec.loader.exec_module(module)
+    yield from module.serve()
 
 
 _leftovers: list[str] = []

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import threading
 import time
 from collections import deque
@@ -110,6 +111,13 @@ class FakeServer:
         body = "".join(lines if broken else [*lines, "data: [DONE]\n\n"]).encode()
         claimed = len(body) + 100 if broken else None
         self.answers.append(Answer(body, content_type="text/event-stream", claimed=claimed))
+        return self
+
+    def writes(self, *replies: str) -> Self:
+        """Answer each request with the next of these, streamed word by word."""
+        for reply in replies:
+            pieces = [chunk(word) for word in re.findall(r"\S+\s*|\s+", reply)]
+            self.streams([*pieces, chunk(finish="stop"), chunk(usage=True)])
         return self
 
     def __enter__(self) -> Self:

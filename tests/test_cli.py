@@ -1,7 +1,5 @@
 """The command line as a person uses it: what it prints, how it exits, and what it leaves behind."""
 
-import contextlib
-import importlib.util
 import json
 import os
 import pty
@@ -9,20 +7,17 @@ import re
 import select
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import docker
 import pytest
 
-from actloop import cli
-
 if TYPE_CHECKING:
+    from tests.conftest import Command, Ended, Shell
     from tests.fake_server import FakeServer
 
 pytestmark = pytest.mark.docker
@@ -31,92 +26,9 @@ CTRL_C = "\x03"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-@dataclass
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return [line for line in self.err.splitlines() if line.strip()]
-
-
-Shell = Callable[..., Ended]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder."""
-    place = tmp_path / "here"
-    place.mkdir()
-    monkeypatch.chdir(place)
-    return place
-
-
-@pytest.fixture
-def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Shell:
-    """Run a command within this process, which spares it two seconds of imports."""
-
-    def run(*args: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["actloop", *args])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Ended(int(ended.value.code or 0), out, err)
-
-    return run
-
-
-@pytest.fixture
-def command(folder: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start a command as a process of its own."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*args: str, **options: Any) -> "subprocess.Popen[str]":
-        env = {**os.environ, **options.pop("env", {})}
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen([sys.executable, "-m", "actloop", *args], text=True, env=env, **{**pipes, **options})
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        with contextlib.suppress(OSError):
-            process.kill()
-        process.communicate()
-
-
-def finish(process: "subprocess.Popen[str]") -> Ended:
-    out, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    return Ended(process.returncode, out, err)
-
-
-@pytest.fixture
-def server() -> Iterator["FakeServer"]:
-    """An OpenAI-compatible server on loopback."""
-    path = Path(__file__).parent / "fake_server.py"
-    spec = importlib.util.spec_from_file_location("actloop_tests_fake_server", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
-    if not hasattr(module, "serve"):
-        spec.loader.exec_module(module)
-    yield from module.serve()
-
-
 def says(server: "FakeServer", *replies: str) -> "FakeServer":
     """Stream each reply."""
-    fake = sys.modules["actloop_tests_fake_server"]
-    for reply in replies:
-        pieces = [fake.chunk(word) for word in re.findall(r"\S+\s*|\s+", reply)]
-        server.streams([*pieces, fake.chunk(finish="stop"), fake.chunk(usage=True)])
-    return server
+    return server.writes(*replies)
 
 
 def cell(code: str) -> str:
@@ -136,10 +48,10 @@ def boxes_of(client: docker.DockerClient, pid: int) -> list[Any]:
 
 
 def test_the_demo_solves_its_question_and_leaves_an_answer_a_table_and_a_figure(
-    command: Callable[..., "subprocess.Popen[str]"], folder: Path, engine: docker.DockerClient
+    command: Callable[..., "Command"], folder: Path, engine: docker.DockerClient
 ) -> None:
     process = command("demo", "--out", "made")
-    ended = finish(process)
+    ended = process.finish()
     assert ended.code == 0
     assert ended.out.startswith("East grew fastest")
     assert len(ended.out.splitlines()) == 1
@@ -153,7 +65,7 @@ def test_the_demo_solves_its_question_and_leaves_an_answer_a_table_and_a_figure(
     assert boxes_of(engine, process.pid) == []
 
 
-def test_the_demo_takes_the_model_that_is_set(shell: Shell, server: "FakeServer") -> None:
+def test_the_demo_takes_the_model_that_is_set(shell: "Shell", server: "FakeServer") -> None:
     says(server, "QUESTION: Which region?")
     ended = shell("demo", *at(server))
     assert (ended.code, ended.out) == (1, "Which region?\n")
@@ -164,7 +76,7 @@ def test_the_demo_takes_the_model_that_is_set(shell: Shell, server: "FakeServer"
 
 
 def test_a_run_prints_the_answer_alone_on_stdout_and_its_work_on_stderr(
-    shell: Shell, server: "FakeServer", folder: Path
+    shell: "Shell", server: "FakeServer", folder: Path
 ) -> None:
     (folder / "in.csv").write_text("x\n41\n")
     code = "value = int(open('in.csv').read().split()[1])\nopen('out.txt', 'w').write('made')\nprint(value + 1)"
@@ -178,7 +90,7 @@ def test_a_run_prints_the_answer_alone_on_stdout_and_its_work_on_stderr(
     assert {path.name for path in folder.iterdir()} == {"in.csv", "out"}
 
 
-def test_json_is_all_there_is_on_stdout(shell: Shell, server: "FakeServer", folder: Path) -> None:
+def test_json_is_all_there_is_on_stdout(shell: "Shell", server: "FakeServer", folder: Path) -> None:
     says(server, cell("open('out.txt', 'w').write('made')\nprint('noise')"), "FINAL ANSWER: the \x1b[1mred one")
     ended = shell("run", "Write it.", "--json", "--out", "made", *at(server))
     result = json.loads(ended.out)
@@ -189,14 +101,14 @@ def test_json_is_all_there_is_on_stdout(shell: Shell, server: "FakeServer", fold
     assert set(result) >= {"answer", "answer_type", "summary", "thread"}
 
 
-def test_long_lines_are_not_broken_where_no_terminal_is(shell: Shell, server: "FakeServer") -> None:
+def test_long_lines_are_not_broken_where_no_terminal_is(shell: "Shell", server: "FakeServer") -> None:
     line = "w " * 150 + "end"
     says(server, cell(f"print('{line}')"), "FINAL ANSWER: done")
     ended = shell("run", "Print it.", *at(server))
     assert ended.err.count(line) == 2
 
 
-def test_a_cell_cannot_write_to_the_terminal_behind_the_person(shell: Shell, server: "FakeServer") -> None:
+def test_a_cell_cannot_write_to_the_terminal_behind_the_person(shell: "Shell", server: "FakeServer") -> None:
     code = (
         "import sys, time\nsys.stdout.write('\\x1b'); sys.stdout.flush(); time.sleep(0.2)\n"
         "print(']0;owned\\x07\\x1b[2Jgone')\n"
@@ -208,7 +120,7 @@ def test_a_cell_cannot_write_to_the_terminal_behind_the_person(shell: Shell, ser
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", ended.err + ended.out)
 
 
-def test_a_cell_that_needs_approval_is_refused_where_nobody_is(shell: Shell, server: "FakeServer") -> None:
+def test_a_cell_that_needs_approval_is_refused_where_nobody_is(shell: "Shell", server: "FakeServer") -> None:
     says(server, *[cell("import subprocess\nsubprocess.run(['true'])")] * 3)
     ended = shell("run", "Compute it.", *at(server))
     assert ended.code == 1
@@ -220,7 +132,7 @@ def test_a_cell_that_needs_approval_is_refused_where_nobody_is(shell: Shell, ser
 
 
 def test_each_lack_is_named_in_a_sentence_with_the_next_step(
-    shell: Shell, server: "FakeServer", folder: Path, monkeypatch: pytest.MonkeyPatch
+    shell: "Shell", server: "FakeServer", folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "a").mkdir()
     (folder / "b").mkdir()
@@ -257,7 +169,7 @@ def test_each_lack_is_named_in_a_sentence_with_the_next_step(
 
 
 def test_a_daemon_that_is_down_is_named_with_the_next_step(
-    shell: Shell, server: "FakeServer", monkeypatch: pytest.MonkeyPatch
+    shell: "Shell", server: "FakeServer", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
     ended = shell("run", "x", *at(server))
@@ -267,7 +179,7 @@ def test_a_daemon_that_is_down_is_named_with_the_next_step(
 
 
 def test_a_wrong_key_is_named_without_the_key(
-    shell: Shell, server: "FakeServer", monkeypatch: pytest.MonkeyPatch
+    shell: "Shell", server: "FakeServer", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACTLOOP_API_KEY", "sk-wrong-key-0123456789")
     server.refuses(401, code="invalid_api_key", message="Incorrect API key provided: sk-wrong-key-0123456789.")
@@ -279,7 +191,7 @@ def test_a_wrong_key_is_named_without_the_key(
 
 
 def test_a_data_folder_that_cannot_be_made_is_named(
-    shell: Shell, server: "FakeServer", folder: Path, monkeypatch: pytest.MonkeyPatch
+    shell: "Shell", server: "FakeServer", folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "taken").touch()
     monkeypatch.setenv("ACTLOOP_DATA_DIR", str(folder / "taken" / "data"))
@@ -288,7 +200,7 @@ def test_a_data_folder_that_cannot_be_made_is_named(
     assert "Set ACTLOOP_DATA_DIR" in ended.err
 
 
-def test_a_model_that_answers_nothing_ends_with_1(shell: Shell, server: "FakeServer", folder: Path) -> None:
+def test_a_model_that_answers_nothing_ends_with_1(shell: "Shell", server: "FakeServer", folder: Path) -> None:
     says(server, "", "", "")
     ended = shell("run", "x", *at(server))
     assert (ended.code, ended.out) == (1, "")
@@ -297,7 +209,7 @@ def test_a_model_that_answers_nothing_ends_with_1(shell: Shell, server: "FakeSer
 
 
 def test_files_that_cannot_be_written_at_the_end_do_not_cost_the_answer(
-    shell: Shell, server: "FakeServer", folder: Path
+    shell: "Shell", server: "FakeServer", folder: Path
 ) -> None:
     (folder / "out" / "table.csv").mkdir(parents=True)
     says(server, cell("open('table.csv', 'w').write('x')\nprint(42)"), "FINAL ANSWER: 42")
@@ -306,12 +218,10 @@ def test_files_that_cannot_be_written_at_the_end_do_not_cost_the_answer(
     assert "table.csv cannot be written" in ended.lines[-1]
 
 
-def test_text_that_the_output_cannot_encode_is_escaped(
-    command: Callable[..., "subprocess.Popen[str]"], server: "FakeServer"
-) -> None:
+def test_text_that_the_output_cannot_encode_is_escaped(command: Callable[..., "Command"], server: "FakeServer") -> None:
     says(server, cell("print('größe €')"), "FINAL ANSWER: größe €")
     env = {"PYTHONIOENCODING": "ascii", "NO_COLOR": "1"}
-    ended = finish(command("run", "Grüße \udcff", *at(server), env=env))
+    ended = command("run", "Grüße \udcff", *at(server), env=env).finish()
     assert (ended.code, ended.out) == (0, "gr\\xf6\\xdfe \\u20ac\n")
 
 
@@ -319,7 +229,7 @@ def test_text_that_the_output_cannot_encode_is_escaped(
 
 
 def test_ctrl_c_ends_a_request_at_once(
-    command: Callable[..., "subprocess.Popen[str]"], server: "FakeServer", engine: docker.DockerClient
+    command: Callable[..., "Command"], server: "FakeServer", engine: docker.DockerClient
 ) -> None:
     fake = sys.modules["actloop_tests_fake_server"]
     server.answers.append(fake.Answer(b"", delay_s=6))
@@ -333,7 +243,7 @@ def test_ctrl_c_ends_a_request_at_once(
 
 
 def test_ctrl_c_ends_a_cell_that_does_not_listen_and_removes_its_box(
-    command: Callable[..., "subprocess.Popen[str]"], server: "FakeServer", engine: docker.DockerClient
+    command: Callable[..., "Command"], server: "FakeServer", engine: docker.DockerClient
 ) -> None:
     code = "import time\nprint('go' + 'ing', flush=True)\nwhile True:\n    try:\n        time.sleep(30)\n"
     says(server, cell(code + "    except KeyboardInterrupt:\n        pass"))
@@ -347,7 +257,7 @@ def test_ctrl_c_ends_a_cell_that_does_not_listen_and_removes_its_box(
     assert boxes_of(engine, process.pid) == []
 
 
-def wait_for(true: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+def wait_for(true: Callable[[], bool], process: "Command") -> None:
     until = time.monotonic() + 40
     while not true():
         assert time.monotonic() < until
@@ -355,15 +265,15 @@ def wait_for(true: Callable[[], bool], process: "subprocess.Popen[str]") -> None
         time.sleep(0.05)
 
 
-def interrupted(process: "subprocess.Popen[str]") -> tuple[Ended, float]:
+def interrupted(process: "Command") -> "tuple[Ended, float]":
     start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    return finish(process), time.monotonic() - start
+    return process.finish(), time.monotonic() - start
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_reader_that_went_away_ends_the_command_quietly(
-    command: Callable[..., "subprocess.Popen[str]"], engine: docker.DockerClient, stream: str
+    command: Callable[..., "Command"], engine: docker.DockerClient, stream: str
 ) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -379,9 +289,7 @@ def test_a_reader_that_went_away_ends_the_command_quietly(
 # -- a terminal ---------------------------------------------------------------------------------------------------
 
 
-def on_a_terminal(
-    command: Callable[..., "subprocess.Popen[str]"], *args: str, keys: str = "", **env: str
-) -> tuple[int, str]:
+def on_a_terminal(command: Callable[..., "Command"], *args: str, keys: str = "", **env: str) -> tuple[int, str]:
     """Run a command with a terminal for all its streams; `keys` are typed once it asks."""
     ours, theirs = pty.openpty()
     settings = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **env}
@@ -411,9 +319,7 @@ def on_a_terminal(
     return process.wait(timeout=30), shown.decode()
 
 
-def test_a_person_at_the_terminal_approves_a_cell(
-    command: Callable[..., "subprocess.Popen[str]"], server: "FakeServer"
-) -> None:
+def test_a_person_at_the_terminal_approves_a_cell(command: Callable[..., "Command"], server: "FakeServer") -> None:
     says(server, cell("import subprocess\nprint('ran', subprocess.run(['true']).returncode)"), "FINAL ANSWER: ran 0")
     code, shown = on_a_terminal(command, "run", "Run it.", *at(server), keys="y\n")
     assert code == 0
@@ -423,15 +329,13 @@ def test_a_person_at_the_terminal_approves_a_cell(
     assert "success" in plain
 
 
-def test_no_color_is_heeded_on_a_terminal(command: Callable[..., "subprocess.Popen[str]"]) -> None:
+def test_no_color_is_heeded_on_a_terminal(command: Callable[..., "Command"]) -> None:
     code, shown = on_a_terminal(command, "run", "   ", NO_COLOR="1")
     assert code == 2
     assert "\x1b[" not in shown
 
 
-def test_no_answer_at_the_question_is_a_no(
-    command: Callable[..., "subprocess.Popen[str]"], server: "FakeServer"
-) -> None:
+def test_no_answer_at_the_question_is_a_no(command: Callable[..., "Command"], server: "FakeServer") -> None:
     says(server, cell("import subprocess\nsubprocess.run(['true'])"), "QUESTION: What else?")
     code, shown = on_a_terminal(command, "run", "Run it.", *at(server), keys="\x04")
     assert code == 1
@@ -439,9 +343,7 @@ def test_no_answer_at_the_question_is_a_no(
     assert "a person refused" in server.requests[1]["messages"][-1]["content"]
 
 
-def test_ctrl_c_at_the_question_ends_the_command(
-    command: Callable[..., "subprocess.Popen[str]"], server: "FakeServer"
-) -> None:
+def test_ctrl_c_at_the_question_ends_the_command(command: Callable[..., "Command"], server: "FakeServer") -> None:
     says(server, cell("import subprocess\nsubprocess.run(['true'])"))
     code, shown = on_a_terminal(command, "run", "Run it.", *at(server), keys=CTRL_C)
     assert code == 1
