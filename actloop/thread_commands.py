@@ -22,7 +22,7 @@ from .errors import ConfigError
 from .graph import create_agent, threads
 from .graph.threads import ThreadInfo, TurnInfo
 from .nodes.controls import strip_controls
-from .running import checked, drive, finish
+from .running import check_thread, checked, drive, finish
 from .terminal import View
 
 LONGEST = 60
@@ -52,7 +52,11 @@ def list_threads(as_json: bool) -> None:
     if as_json:
         _print_json(infos)
     elif sys.stdout.isatty():
-        table = Table("thread", "status", "turns", "updated (UTC)", "size", "task", box=None, header_style="bold")
+        table = Table(box=None, header_style="bold")
+        # An id that was broken could not be copied.
+        table.add_column("thread", no_wrap=True, overflow="ignore")
+        for heading in ("status", "turns", "updated (UTC)", "size", "task"):
+            table.add_column(heading)
         for info in infos:
             size = "" if info.size is None else decimal(info.size)
             row = (info.id, _status(info), str(info.turns), f"{info.updated:%Y-%m-%d %H:%M:%S}", size, _cut(info.goal))
@@ -131,8 +135,10 @@ def fork_thread(beginning: str, at: int | None, name: str | None) -> None:
     """Fork a thread and print the id of the new one.
 
     Raises:
-        ConfigError: there is no such thread or turn, or the name is taken.
+        ConfigError: there is no such thread or turn, or the name is taken or cannot be used.
     """
+    if name is not None:
+        check_thread(name)
     print(threads.fork(threads.find(beginning), at, name))
 
 
