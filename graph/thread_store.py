@@ -17,12 +17,12 @@ from actloop.nodes.context import Context
 from actloop.state import Input, Result, State, Status
 
 from .builder import build_graph
-from .checkpoints import SqliteCheckpoints
+from .checkpoints import open_checkpoints
 from .history import count_turns
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 Checkpoints: TypeAlias = Saver | Path | str | None
-"""A saver, the path of a SQLite file, or None for the user's own."""
+"""A saver, a path or URL as `open_checkpoints` takes it, or None for the user's own."""
 Graph: TypeAlias = CompiledStateGraph[State, None, Input, Result]
 NAMED = 5
 """Threads that a complaint names."""
@@ -54,6 +54,15 @@ class Sized(Protocol):
         ...
 
 
+@runtime_checkable
+class Holding(Protocol):
+    """A saver that keeps two processes from running one thread."""
+
+    def hold(self, thread: str, part: str = "") -> contextlib.AbstractContextManager[None]:
+        """Hold a thread for as long as the context lasts."""
+        ...
+
+
 @contextlib.contextmanager
 def opened(checkpoints: Checkpoints) -> Iterator[Saver]:
     """The store; one that is opened here is closed again.
@@ -64,9 +73,17 @@ def opened(checkpoints: Checkpoints) -> Iterator[Saver]:
     if isinstance(checkpoints, BaseCheckpointSaver):
         yield checkpoints
         return
-    path = Path(checkpoints) if checkpoints is not None else Settings().data_dir / "checkpoints.sqlite"
-    with contextlib.closing(SqliteCheckpoints(path)) as saver:
+    with contextlib.closing(open_checkpoints(checkpoints, Settings())) as saver:
         yield saver
+
+
+def held(saver: Saver, thread: str) -> contextlib.AbstractContextManager[None]:
+    """Hold a thread against runs in other processes, where the saver can.
+
+    Raises:
+        SessionBusy: a run holds it; the message names its process.
+    """
+    return saver.hold(thread) if isinstance(saver, Holding) else contextlib.nullcontext()
 
 
 def reader_of(saver: Saver) -> Graph:

@@ -10,10 +10,11 @@ out = threads.resume(branch, model="openai:gpt-5")
 ```
 
 All but `resume` work on the store alone: they need neither a model nor an engine. `checkpoints` says which store: a
-saver, the path of a SQLite file, or None for the user's own (`Settings.data_dir`).
+saver, the path of a SQLite file, a URL as `create_agent` takes it, or None for the user's own.
 """
 
 import uuid
+from collections.abc import Iterable
 from typing import Any, cast
 
 from langgraph.types import Command, StateSnapshot
@@ -24,13 +25,14 @@ from .agent import Agent
 from .builder import create_agent
 from .copying import copy_branch
 from .history import TurnInfo, branch_of, turns_of
-from .sessions import hold_everywhere
+from .sessions import ThreadSessions, hold_everywhere
 from .thread_store import (
     Checkpoints,
     Graph,
     ThreadInfo,
     enumerated,
     head_of,
+    held,
     ids_of,
     infos_of,
     opened,
@@ -129,14 +131,14 @@ def fork(thread: str, at: int | None = None, name: str | None = None, checkpoint
     target = name or uuid.uuid4().hex[:12]
     with opened(checkpoints) as saver:
         reader = reader_of(saver)
-        head_of(reader, thread)
+        head = head_of(reader, thread)
         if state_of(reader, target).created_at is not None:
             raise ConfigError(f"There is a thread {target!r} already; choose another name for the fork.")
         points = branch_of(saver, thread)
         ids = [point.id for point in points]
         if at is not None:
             ids = ids[: ids.index(_turn(turns_of(points), at, thread).checkpoint_id) + 1]
-        copy_branch(saver, ids, source=thread, target=target, as_it_stands=at is None)
+        copy_branch(saver, ids, source=thread, target=target, waiting=at is None and bool(head.interrupts))
     return target
 
 
@@ -151,27 +153,25 @@ def rm(thread: str, checkpoints: Checkpoints = None) -> None:
 
     Raises:
         ConfigError: there is no such thread.
-        SessionBusy: it has a run that goes on in this process.
+        SessionBusy: it has a run that goes on, here or, where the store knows that, in another process.
     """
     with opened(checkpoints) as saver:
         kernel = head_of(reader_of(saver), thread).values.get("kernel")
-        forget(kernel, thread)
-        saver.delete_thread(thread)
+        with hold_everywhere(thread) as everyone, held(saver, thread):
+            forget(kernel, thread, everyone)
+            saver.delete_thread(thread)
 
 
-def forget(kernel: str | None, thread: str) -> None:
+def forget(kernel: str | None, thread: str, holders: Iterable[ThreadSessions]) -> None:
     """Remove what a thread has besides its checkpoints.
 
     Args:
         kernel: the secret name under which the thread and its forks keep theirs; None where it has none yet.
         thread: id.
-
-    Raises:
-        SessionBusy: the thread has a run that goes on in this process.
+        holders: all of this process that may have a session of the thread.
     """
-    with hold_everywhere(thread) as holders:
-        for sessions in holders:
-            sessions.drop(thread)
+    for sessions in holders:
+        sessions.drop(thread, kernel or "")
 
 
 def find(beginning: str, checkpoints: Checkpoints = None) -> str:

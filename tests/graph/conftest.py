@@ -89,7 +89,7 @@ def warm(image: str) -> Iterator[tuple[BoxSession, tuple[str, str]]]:
     """One box for many tests, and what is known of it."""
     agent = create_agent(ScriptedModel([]), checkpointer=False)
     with agent.sessions:
-        yield agent.sessions.get("warm"), agent.sessions.facts()
+        yield agent.sessions.get(f"warm-{uuid.uuid4().hex[:8]}"), agent.sessions.facts()
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
 """Threads as `actloop.threads` gives them: listed, read, gone on with, forked and deleted."""
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +20,10 @@ from langgraph.types import Command
 
 import actloop
 from actloop import Agent, threads
+from actloop.config import Settings
 from actloop.errors import ConfigError, InputError, SessionBusy
-from actloop.graph.checkpoints import SqliteCheckpoints, strict_serializer
+from actloop.graph.checkpoints import SqliteCheckpoints, open_checkpoints, strict_serializer
+from actloop.graph.threads import TurnInfo
 from actloop.testing import Reply, ScriptedModel
 
 if TYPE_CHECKING:
@@ -38,12 +43,13 @@ THREE = [cell("print(1)"), cell("1 / 0"), cell("print(3)"), "FINAL ANSWER: 3"]
 """A run of three turns, of which the second fails."""
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(params=["sqlite", "postgres", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Saver]:
     if request.param == "memory":
         yield InMemorySaver(serde=strict_serializer())
         return
-    with contextlib.closing(SqliteCheckpoints(tmp_path / "checkpoints.sqlite")) as saver:
+    where = tmp_path / "checkpoints.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    with contextlib.closing(open_checkpoints(where, Settings())) as saver:
         yield saver
 
 
@@ -60,6 +66,11 @@ def cut(agent: Agent, task: str, thread: str, turns: int) -> None:
 def greet(messages: list[BaseMessage]) -> Reply:
     """A reply that tells one conversation from another."""
     return f"Hello after {sum(isinstance(message, AIMessage) for message in messages)} replies."
+
+
+def told(turns: list[TurnInfo]) -> list[TurnInfo]:
+    """A history without the ids of its checkpoints."""
+    return [replace(turn, checkpoint_id="") for turn in turns]
 
 
 # -- ls -----------------------------------------------------------------------------------------------------------
@@ -111,19 +122,21 @@ def test_a_task_that_has_not_been_taken_up_is_the_goal_and_unfinished(make: "Mak
     assert (pending.goal, pending.status, pending.answer, pending.number) == ("Compute 2.", None, None, None)
 
 
-def test_the_size_is_that_of_the_store_where_it_is_known(make: "Make", tmp_path: Path) -> None:
-    path = tmp_path / "checkpoints.sqlite"
-    with contextlib.closing(SqliteCheckpoints(path)) as saver:
-        agent = make(THREE, checkpointer=saver)
-        agent.invoke({"task": "Compute 1."}, on("one"))
-        agent.invoke({"task": "Compute 1."}, on("two"))
-        sizes = [info.size or 0 for info in threads.ls(saver)]
-        saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert abs(sizes[0] - sizes[1]) < sizes[0] / 50
-    assert 0.5 * path.stat().st_size < sum(sizes) < path.stat().st_size
-    memory = InMemorySaver(serde=strict_serializer())
-    make(THREE, checkpointer=memory).invoke({"task": "Compute 1."}, on("t"))
-    assert [info.size for info in threads.ls(memory)] == [None]
+def test_the_size_is_that_of_the_store_where_it_is_known(make: "Make", store: Saver) -> None:
+    agent = make([*THREE, *THREE], checkpointer=store)
+    agent.invoke({"task": "Compute 1."}, on("one"))
+    agent.invoke({"task": "Compute 1."}, on("two"))
+    once = {info.id: info.size for info in threads.ls(store)}
+    if isinstance(store, InMemorySaver):
+        assert once == {"one": None, "two": None}
+        return
+    agent.invoke({"task": "Compute 1."}, on("two"))
+    twice = {info.id: info.size for info in threads.ls(store)}
+    assert 10_000 < (once["one"] or 0) < 200_000
+    assert twice["one"] == once["one"]
+    assert 1.5 < (twice["two"] or 0) / (once["two"] or 1) < 3
+    threads.rm("two", store)
+    assert {info.id: info.size for info in threads.ls(store)} == {"one": once["one"]}
 
 
 def test_threads_of_another_graph_in_the_same_store_are_left_out(make: "Make", store: Saver) -> None:
@@ -321,7 +334,7 @@ def test_without_a_turn_a_fork_stands_where_the_thread_stands(make: "Make", stor
     agent.invoke({"task": "Compute 1."}, on("t"))
     branch = threads.fork("t", checkpoints=store)
     assert agent.get_state(on(branch)).values == agent.get_state(on("t")).values
-    assert threads.show(branch, store) == threads.show("t", store)
+    assert told(threads.show(branch, store)) == told(threads.show("t", store))
     assert [info.id for info in threads.ls(store)] == [branch, "t"]
     with pytest.raises(ConfigError, match="has ended with success"):
         threads.resume(branch, agent)
@@ -412,6 +425,26 @@ def test_a_thread_with_a_run_is_not_deleted(make: "Make", store: Saver) -> None:
     with agent.sessions.one_run("t"), pytest.raises(SessionBusy, match="t has a run that goes on"):
         threads.rm("t", store)
     assert len(threads.show("t", store)) == 3
+
+
+def test_a_thread_that_another_process_runs_is_not_deleted(make: "Make", tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.sqlite"
+    with contextlib.closing(SqliteCheckpoints(path)) as saver:
+        make(THREE, checkpointer=saver).invoke({"task": "Compute 1."}, on("t"))
+    code = (
+        "import pathlib, sys\nfrom actloop.graph.checkpoints import SqliteCheckpoints\n"
+        "with SqliteCheckpoints(pathlib.Path(sys.argv[1])).hold('t'):\n    print('held', flush=True)\n    input()"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(SessionBusy, match=f"run by process {other.pid}"):
+            threads.rm("t", path)
+        other.communicate("\n")
+    assert len(threads.show("t", path)) == 3
+    threads.rm("t", path)
+    assert threads.ls(path) == []
 
 
 def test_a_thread_is_found_by_its_beginning(make: "Make", store: Saver) -> None:
