@@ -6,14 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
-
-from langchain_core.language_models import BaseChatModel
+from typing import Any
 
 from .errors import ActloopError
-from .graph import Agent, create_agent
+from .graph import Agent
 from .nodes.controls import strip_controls
-from .running import check_thread, checked, drive, finish, new_thread
+from .running import Setup, check_thread, drive, finish, new_thread
 from .terminal import View
 
 HELP = """\
@@ -25,18 +23,12 @@ Each line is a task, or the answer to the last question. Variables and files liv
 Ctrl-C stops a run, and twice at an empty prompt ends the chat."""
 
 
-@dataclass
-class ChatOrder:
-    """What a person asked for."""
+@dataclass(kw_only=True)
+class ChatOrder(Setup):
+    """One conversation."""
 
     files: Sequence[Path]
     """For the first task, and there for all later ones."""
-    out: Path
-    model: str | BaseChatModel | None = None
-    base_url: str | None = None
-    max_turns: int = 10
-    policy: str = "standard"
-    image: str | None = None
     thread: str = field(default_factory=new_thread)
 
 
@@ -49,15 +41,9 @@ def chat(order: ChatOrder) -> int:
     Raises:
         ActloopError: something that was given cannot be used.
     """
-    given = checked(order.files, order.out, order.policy)
+    given = order.checked(order.files)
     check_thread(order.thread)
-    agent = create_agent(
-        order.model,
-        base_url=order.base_url,
-        image=order.image,
-        max_turns=order.max_turns,
-        policy=cast(Any, order.policy),
-    )
+    agent = order.agent()
     with agent.sessions, asyncio.Runner() as runner:
         talk = Talk(runner, agent, order.thread, given, order.out, View())
         talk.greet()

@@ -35,6 +35,9 @@ Files = Annotated[
     list[Path] | None, typer.Option("--file", "-f", help="File to put into the sandbox; may be repeated.")
 ]
 Thread = Annotated[str | None, typer.Option("--thread", help="Thread to go on in; a new id begins a new one.")]
+Checkpoints = Annotated[
+    str | None, typer.Option("--checkpoints", help="Where threads are kept: a file, or postgresql://…")
+]
 ThreadId = Annotated[str, typer.Argument(metavar="ID", help="Id of the thread, or how it begins.")]
 Image = Annotated[str | None, typer.Option("--image", help="Image of the sandbox.")]
 
@@ -67,14 +70,26 @@ def run(
     policy: Policy = "standard",
     image: Image = None,
     thread: Thread = None,
+    checkpoints: Checkpoints = None,
     json: Json = False,
 ) -> None:
     """Solve a task."""
     with _errors_in_one_sentence():
         from .running import Order, new_thread, run_order
 
-        kept = new_thread() if thread is None else thread
-        order = Order(task, file or [], out, model, base_url, max_turns, policy, image, as_json=json, thread=kept)
+        order = Order(
+            task=task,
+            files=file or [],
+            out=out,
+            model=model,
+            base_url=base_url,
+            max_turns=max_turns,
+            policy=policy,
+            image=image,
+            checkpoints=checkpoints,
+            as_json=json,
+            thread=new_thread() if thread is None else thread,
+        )
         code = run_order(order)
     raise typer.Exit(code)
 
@@ -89,6 +104,7 @@ def chat(
     policy: Policy = "standard",
     image: Image = None,
     thread: Thread = None,
+    checkpoints: Checkpoints = None,
 ) -> None:
     """Solve one task after another; variables and files live on."""
     with _errors_in_one_sentence():
@@ -96,29 +112,42 @@ def chat(
         from .chatting import chat as hold
         from .running import new_thread
 
-        kept = new_thread() if thread is None else thread
-        code = hold(ChatOrder(file or [], out, model, base_url, max_turns, policy, image, kept))
+        order = ChatOrder(
+            files=file or [],
+            out=out,
+            model=model,
+            base_url=base_url,
+            max_turns=max_turns,
+            policy=policy,
+            image=image,
+            checkpoints=checkpoints,
+            thread=new_thread() if thread is None else thread,
+        )
+        code = hold(order)
     raise typer.Exit(code)
 
 
 @threads_app.command("ls")
-def threads_ls(json: Json = False) -> None:
+def threads_ls(checkpoints: Checkpoints = None, json: Json = False) -> None:
     """List threads: id, status, turns, last step, bytes, task."""
     with _errors_in_one_sentence():
         from .thread_commands import list_threads
 
-        list_threads(json)
+        list_threads(checkpoints, json)
 
 
 @threads_app.command("show")
 def threads_show(
-    thread: ThreadId, json: Json = False, code: Annotated[bool, typer.Option("--code", help="With the cells.")] = False
+    thread: ThreadId,
+    checkpoints: Checkpoints = None,
+    json: Json = False,
+    code: Annotated[bool, typer.Option("--code", help="With the cells.")] = False,
 ) -> None:
     """Show what happened in a thread, turn by turn."""
     with _errors_in_one_sentence():
         from .thread_commands import show_thread
 
-        show_thread(thread, as_json=json, code=code)
+        show_thread(thread, checkpoints, as_json=json, code=code)
 
 
 @threads_app.command("resume")
@@ -133,15 +162,26 @@ def threads_resume(
     approve: Annotated[
         bool | None, typer.Option("--approve/--reject", help="Answer to the cell that the run waits with.")
     ] = None,
+    checkpoints: Checkpoints = None,
     json: Json = False,
 ) -> None:
     """Go on with a run that has not ended."""
     with _errors_in_one_sentence():
         from .thread_commands import Continuation, resume_thread
 
-        code = resume_thread(
-            Continuation(thread, out, model, base_url, max_turns, policy, image, answer=approve, as_json=json)
+        order = Continuation(
+            thread=thread,
+            out=out,
+            model=model,
+            base_url=base_url,
+            max_turns=max_turns,
+            policy=policy,
+            image=image,
+            checkpoints=checkpoints,
+            answer=approve,
+            as_json=json,
         )
+        code = resume_thread(order)
     raise typer.Exit(code)
 
 
@@ -150,24 +190,26 @@ def threads_fork(
     thread: ThreadId,
     at: Annotated[int | None, typer.Option("--at", help="Turn to begin after; without it, where it stands.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Id of the new thread.")] = None,
+    checkpoints: Checkpoints = None,
 ) -> None:
     """Begin a thread where another one stood, and print its id."""
     with _errors_in_one_sentence():
         from .thread_commands import fork_thread
 
-        fork_thread(thread, at, name)
+        fork_thread(thread, checkpoints, at, name)
 
 
 @threads_app.command("rm")
 def threads_rm(
     thread: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, or how they begin.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    checkpoints: Checkpoints = None,
 ) -> None:
     """Delete threads."""
     with _errors_in_one_sentence():
         from .thread_commands import remove_threads
 
-        remove_threads(thread, sure=yes)
+        remove_threads(thread, checkpoints, sure=yes)
 
 
 @app.command()

@@ -37,18 +37,60 @@ def new_thread() -> str:
     return uuid.uuid4().hex[:12]
 
 
-@dataclass
-class Order:
-    """What a person asked for."""
+@dataclass(kw_only=True)
+class Setup:
+    """What a person asked for, whatever is to be done with it."""
 
-    task: str
-    files: Sequence[Path]
     out: Path
+    """Folder for the files that runs make."""
     model: str | BaseChatModel | None = None
     base_url: str | None = None
     max_turns: int = 10
     policy: str = "standard"
     image: str | None = None
+    checkpoints: str | None = None
+    """Path or URL; None is the user's own store."""
+
+    def checked(self, files: Sequence[Path] = ()) -> dict[str, str]:
+        """Look at everything that was given before anything is started.
+
+        Args:
+            files: input files.
+
+        Returns:
+            The input files: name in the sandbox, and path on the host.
+
+        Raises:
+            ConfigError: something cannot be used.
+        """
+        if self.policy not in POLICIES:
+            raise ConfigError(f"There is no policy {self.policy!r}; choose one of {', '.join(POLICIES)}.")
+        named = _named(files)
+        _check_writable(self.out)
+        return named
+
+    def agent(self) -> Agent:
+        """An agent as it was asked for.
+
+        Raises:
+            ActloopError: see `create_agent`.
+        """
+        return create_agent(
+            self.model,
+            base_url=self.base_url,
+            image=self.image,
+            max_turns=self.max_turns,
+            policy=cast(Any, self.policy),
+            checkpointer=self.checkpoints,
+        )
+
+
+@dataclass(kw_only=True)
+class Order(Setup):
+    """One run."""
+
+    task: str
+    files: Sequence[Path]
     as_json: bool = False
     notice: str = ""
     """A line for the person before the run begins."""
@@ -58,7 +100,7 @@ class Order:
 def demo_order(out: Path, model: str | None, base_url: str | None, image: str | None, as_json: bool) -> Order:
     """The bundled question, with the user's model where there is one, else with recorded replies."""
     settings = Settings()
-    order = Order(DEMO_TASK, [], out, model, base_url, image=image, as_json=as_json)
+    order = Order(task=DEMO_TASK, files=[], out=out, model=model, base_url=base_url, image=image, as_json=as_json)
     with as_file(files("actloop").joinpath("demo/sales.csv")) as path:
         order.files = [path]
     if not (model or base_url or settings.base_url or settings.openai_api_key or settings.model):
@@ -83,15 +125,9 @@ def run_order(order: Order) -> int:
     """
     if not order.task.strip():
         raise ConfigError("The task is empty: say in words what is to be done.")
-    given = checked(order.files, order.out, order.policy)
+    given = order.checked(order.files)
     check_thread(order.thread)
-    agent = create_agent(
-        order.model,
-        base_url=order.base_url,
-        image=order.image,
-        max_turns=order.max_turns,
-        policy=cast(Any, order.policy),
-    )
+    agent = order.agent()
     view = View(quiet=order.as_json)
     view.begin(order.task, order.notice)
     with agent.sessions, asyncio.Runner() as runner:
@@ -99,22 +135,8 @@ def run_order(order: Order) -> int:
     return finish(result, order.out, order.thread, view, as_json=order.as_json)
 
 
-def checked(given: Sequence[Path], out: Path, policy: str) -> dict[str, str]:
-    """Look at everything that was given before anything is started.
-
-    Args:
-        given: input files.
-        out: folder for what runs make.
-        policy: name of the safety check's.
-
-    Returns:
-        The input files: name in the sandbox, and path on the host.
-
-    Raises:
-        ConfigError: one of them cannot be used.
-    """
-    if policy not in POLICIES:
-        raise ConfigError(f"There is no policy {policy!r}; choose one of {', '.join(POLICIES)}.")
+def _named(given: Sequence[Path]) -> dict[str, str]:
+    """Input files that can be read: name in the sandbox, and path on the host."""
     named: dict[str, str] = {}
     for path in given:
         try:
@@ -130,7 +152,6 @@ def checked(given: Sequence[Path], out: Path, policy: str) -> dict[str, str]:
         if path.name in named:
             raise ConfigError(f"Two input files are called {path.name}; rename one of them.")
         named[path.name] = str(path.resolve())
-    _check_writable(out)
     return named
 
 

@@ -7,10 +7,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langgraph.types import Command
 from rich.console import Console
 from rich.filesize import decimal
@@ -19,36 +17,38 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import ConfigError
-from .graph import create_agent, threads
+from .graph import threads
 from .graph.threads import ThreadInfo, TurnInfo
 from .nodes.controls import strip_controls
-from .running import check_thread, checked, drive, finish
+from .running import Setup, check_thread, drive, finish
 from .terminal import View
 
 LONGEST = 60
 """Characters of a task or an answer that a table shows."""
 
 
-@dataclass
-class Continuation:
-    """What a person asked for: to go on with a run."""
+@dataclass(kw_only=True)
+class Continuation(Setup):
+    """A run that is to go on."""
 
     thread: str
     """Id, or how it begins."""
-    out: Path
-    model: str | BaseChatModel | None = None
-    base_url: str | None = None
-    max_turns: int = 10
-    policy: str = "standard"
-    image: str | None = None
     answer: bool | None = None
     """To the question that the run waits with; None asks the person."""
     as_json: bool = False
 
 
-def list_threads(as_json: bool) -> None:
-    """Print all threads: id, status, turns, time of the last step, bytes, last task."""
-    infos = threads.ls()
+def list_threads(checkpoints: str | None, as_json: bool) -> None:
+    """Print all threads: id, status, turns, time of the last step, bytes, last task.
+
+    Args:
+        checkpoints: path or URL of the store; None is the user's own.
+        as_json: print JSON.
+
+    Raises:
+        ConfigError: the store cannot be used.
+    """
+    infos = threads.ls(checkpoints)
     if as_json:
         _print_json(infos)
     elif sys.stdout.isatty():
@@ -68,18 +68,19 @@ def list_threads(as_json: bool) -> None:
             _print_line(info.id, _status(info), info.turns, updated, info.size, info.goal)
 
 
-def show_thread(beginning: str, *, as_json: bool, code: bool) -> None:
+def show_thread(beginning: str, checkpoints: str | None, *, as_json: bool, code: bool) -> None:
     """Print a thread's history: turn, outcome, exit code, bytes of the observation, status, task, answer, checkpoint.
 
     Args:
         beginning: of its id.
+        checkpoints: the store.
         as_json: print JSON.
         code: print the cells as well; JSON has them in any case.
 
     Raises:
         ConfigError: there is no such thread.
     """
-    turns = threads.show(threads.find(beginning))
+    turns = threads.show(threads.find(beginning, checkpoints), checkpoints)
     if as_json:
         _print_json(turns)
     elif not sys.stdout.isatty():
@@ -105,21 +106,15 @@ def resume_thread(order: Continuation) -> int:
     Raises:
         ActloopError: it cannot go on.
     """
-    thread = threads.find(order.thread)
-    checked((), order.out, order.policy)
+    thread = threads.find(order.thread, order.checkpoints)
+    order.checked()
     view = View(quiet=order.as_json)
-    asked = threads.question(thread)
+    asked = threads.question(thread, order.checkpoints)
     if asked is None and order.answer is not None:
         raise ConfigError(f"The thread {thread} does not wait for an answer; leave out --approve and --reject.")
     if asked is not None and order.answer is None and not view.attended:
         raise ConfigError(f"The thread {thread} asks whether a cell may run; add --approve or --reject.")
-    agent = create_agent(
-        order.model,
-        base_url=order.base_url,
-        image=order.image,
-        max_turns=order.max_turns,
-        policy=cast(Any, order.policy),
-    )
+    agent = order.agent()
     values = agent.get_state({"configurable": {"thread_id": thread}}).values
     view.begin(values.get("task") or values.get("goal") or "")
     with agent.sessions, asyncio.Runner() as runner:
@@ -131,28 +126,35 @@ def resume_thread(order: Continuation) -> int:
     return finish(result, order.out, thread, view, as_json=order.as_json)
 
 
-def fork_thread(beginning: str, at: int | None, name: str | None) -> None:
+def fork_thread(beginning: str, checkpoints: str | None, at: int | None, name: str | None) -> None:
     """Fork a thread and print the id of the new one.
+
+    Args:
+        beginning: of its id.
+        checkpoints: the store.
+        at: turn; None is where the thread stands.
+        name: of the new thread; None makes one up.
 
     Raises:
         ConfigError: there is no such thread or turn, or the name is taken or cannot be used.
     """
     if name is not None:
         check_thread(name)
-    print(threads.fork(threads.find(beginning), at, name))
+    print(threads.fork(threads.find(beginning, checkpoints), at, name, checkpoints))
 
 
-def remove_threads(beginnings: Sequence[str], *, sure: bool) -> None:
+def remove_threads(beginnings: Sequence[str], checkpoints: str | None, *, sure: bool) -> None:
     """Delete threads, after a question at a terminal.
 
     Args:
         beginnings: of their ids; all of them are looked up before one is deleted.
+        checkpoints: the store.
         sure: do not ask.
 
     Raises:
         ConfigError: there is no such thread, or nobody is there to be asked.
     """
-    found = list(dict.fromkeys(threads.find(beginning) for beginning in beginnings))
+    found = list(dict.fromkeys(threads.find(beginning, checkpoints) for beginning in beginnings))
     names = ", ".join(found)
     if not sure:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -162,7 +164,7 @@ def remove_threads(beginnings: Sequence[str], *, sure: bool) -> None:
             print("Nothing was deleted.", file=sys.stderr)
             return
     for thread in found:
-        threads.rm(thread)
+        threads.rm(thread, checkpoints)
         print(f"deleted {thread}", file=sys.stderr)
 
 

@@ -226,6 +226,30 @@ def test_what_cannot_be_used_is_named_in_a_sentence(shell: "Shell", begin: Calla
     assert len(threads.ls()) == 2
 
 
+@pytest.mark.parametrize("store", ["file", "postgres"])
+def test_another_store_is_named_by_an_option(
+    request: pytest.FixtureRequest, talk: Callable[..., "Ended"], shell: "Shell", server: "FakeServer", store: str
+) -> None:
+    where = ["--checkpoints", "kept.sqlite" if store == "file" else request.getfixturevalue("postgres_url")]
+    server.writes("Hello.", "Hello again.")
+    assert shell("run", "Greet me.", "--thread", "t1", *where, *at(server)).out == "Hello.\n"
+    assert talk("Greet me again.", "--thread", "t1", *where, *at(server)).out == "Hello again.\n"
+    assert shell("threads", "fork", "t1", "--name", "t2", *where).code == 0
+    assert [line[:2] for line in shell("threads", "ls", *where).out.splitlines()] == ["t2", "t1"]
+    assert len(shell("threads", "show", "t2", *where).out.splitlines()) == 2
+    assert "has ended with success" in shell("threads", "resume", "t2", *where, *at(server)).err
+    assert shell("threads", "rm", "t1", "t2", "--yes", *where).code == 0
+    assert (shell("threads", "ls", *where).out, threads.ls()) == ("", [])
+
+
+def test_a_store_that_cannot_be_used_is_named(shell: "Shell", server: "FakeServer") -> None:
+    for command in (["threads", "ls"], ["threads", "rm", "t1", "--yes"], ["run", "Greet me.", *at(server)]):
+        ended = shell(*command, "--checkpoints", "mysql://root:secret@host/db")
+        assert (ended.code, ended.out, len(ended.lines)) == (2, "", 1)
+        assert "give a path" in ended.err
+        assert "secret" not in ended.err
+
+
 # -- chat, from a pipe --------------------------------------------------------------------------------------------
 
 
