@@ -15,6 +15,18 @@ from typing import Any
 CELL_PREFIX = "<cell "
 MAX_REMEMBERED = 1 << 20
 """Characters of a cell whose lines tracebacks can show."""
+TYPICAL = """
+from math import sqrt as root
+table = {"a": [1, 2.5, None], "b": (3, -4)}
+def area(side: float, *more: int, **named: str) -> float:
+    return side**2 if side > 0 and not more else root(side)
+for name, values in table.items():
+    print(f"{name}: {len(values):.2f}", values[0], [value for value in values if value], sep=" ")
+table["c"] = area(1.5).real
+print("typical")
+table
+"""
+"""What `rehearse` compiles: a little of most that cells are made of."""
 MAX_TEXT = 16 << 10
 """Characters kept of a message or a traceback."""
 
@@ -65,6 +77,11 @@ class Compiler:
             if isinstance(node, ast.ClassDef):
                 self.class_cells[node.name] = filename
         return body, last, stored
+
+    def rehearse(self) -> None:
+        """Compile a typical cell and forget it, so that what compiling needs is in this process's own memory."""
+        self.compile(TYPICAL, "<actloop rehearsal>")
+        del linecache.cache["<actloop rehearsal>"]
 
     def inspect_file(self, thing: object) -> str | None:
         """File in which `inspect` finds a class of the session, whose module has no file."""

@@ -12,7 +12,7 @@ import builtins
 import sys
 from typing import Any
 
-_CORE = ("sys", "builtins", "os", "io", "importlib")
+_CORE = {"sys", "builtins", "os", "io", "importlib"}
 
 
 class Essentials:
@@ -21,10 +21,20 @@ class Essentials:
     def __init__(self) -> None:
         self._builtins = dict(vars(builtins))
         self._live_modules = sys.modules
+        self._modules = dict(sys.modules)
+        self._finders = list(sys.meta_path)
+        self._path = list(sys.path)
+        self._overdue: list[str] = []
+        self.settled = False
         self.begin()
 
     def begin(self) -> None:
-        """Remember what there is."""
+        """Remember what there is, unless that was done since the last cell, while nobody waited."""
+        if self.settled:
+            return
+        self.settled = True
+        self._overdue += self._heal()
+        self._number = len(vars(builtins))
         self._modules = dict(sys.modules)
         self._finders = list(sys.meta_path)
         self._path = list(sys.path)
@@ -32,16 +42,31 @@ class Essentials:
     def end(self) -> list[str]:
         """Put back what is gone; what was only replaced stays as the cell left it.
 
+        A builtin that was removed while another was added is noticed only by `begin`, and told with the next cell.
+
         Returns:
             A note, where something was.
         """
+        notes, self._overdue = self._overdue, []
+        modules = self._live_modules
+        if (
+            len(vars(builtins)) == self._number
+            and sys.modules is modules
+            and modules.keys() >= _CORE
+            and sys.meta_path
+            and sys.path
+        ):
+            return notes
+        return notes + self._heal()
+
+    def _heal(self) -> list[str]:
         gone: list[str] = []
         names: dict[str, Any] = vars(builtins)
         if not self._builtins.keys() <= names.keys():
             gone.append("builtins")
             names.update({name: value for name, value in self._builtins.items() if name not in names})
         sys.modules = self._live_modules
-        if any(name in self._modules and name not in sys.modules for name in _CORE):
+        if not sys.modules.keys() >= _CORE:
             gone.append("loaded modules")
             sys.modules.update({name: value for name, value in self._modules.items() if name not in sys.modules})
         if self._finders and not sys.meta_path:

@@ -57,16 +57,20 @@ def _described(name: str, value: object) -> dict[str, str]:
         return {"name": name[:200], "type": "object", "detail": ""}
 
 
-def changes(before: dict[str, int], namespace: dict[str, Any], stored: set[str]) -> dict[str, list[Any]]:
-    """What a cell did to the names, as a `Names` record.
+def changes(
+    before: dict[str, int], after: dict[str, int], namespace: dict[str, Any], stored: set[str]
+) -> dict[str, list[Any]] | None:
+    """What a cell did to the names, as a `Names` record; None if nothing.
 
     Args:
         before: `user_names` before the cell.
+        after: `user_names` now.
         namespace: as it is now.
         stored: names that the cell's text stores to: an equal identity proves nothing there, since a freed value's
             place may have been taken by the new one.
     """
-    after = user_names(namespace)
+    if before == after and stored.isdisjoint(after):
+        return None
 
     def described(names: Iterable[str]) -> list[dict[str, str]]:
         chosen = [name for name in names if not issubclass(type(namespace.get(name)), ModuleType)]

@@ -152,23 +152,29 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def cpu_seconds() -> float:
-    """Processor seconds of this process and the children it waited for."""
-    total = 0.0
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        usage = resource.getrusage(who)
-        total += usage.ru_utime + usage.ru_stime
-    return total
+class Usage:
+    """Processor time and memory of this process and of the children that it waited for, from one call to the next."""
 
+    def __init__(self) -> None:
+        self._cpu = 0.0
+        self._children_cpu = 0.0
+        self._children_peak = 0
 
-_peak_of_children = 0
+    def begin(self) -> None:
+        """Begin to measure."""
+        self._cpu = time.process_time()
 
+    def end(self) -> tuple[float, int]:
+        """Processor seconds since the beginning, and the highest resident memory in bytes.
 
-def children_peak() -> int:
-    """Peak of children that this cell waited for: the kernel keeps only the highest of all, so only a rise counts."""
-    global _peak_of_children
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    if peak <= _peak_of_children:
-        return 0
-    _peak_of_children = peak
-    return peak
+        Of the peaks of children the kernel keeps only the highest of all, so only a rise counts.
+        """
+        peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = children.ru_utime + children.ru_stime
+        spent = time.process_time() - self._cpu + cpu - self._children_cpu
+        self._children_cpu = cpu
+        if children.ru_maxrss > self._children_peak:
+            self._children_peak = children.ru_maxrss
+            peak = max(peak, self._children_peak)
+        return spent, peak * 1024

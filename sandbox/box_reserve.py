@@ -5,7 +5,6 @@ Standard library only, Python 3.9 and later.
 
 from __future__ import annotations
 
-import contextlib
 import resource
 
 
@@ -46,6 +45,7 @@ class Reserve:
 
     def _set(self, limits: list[tuple[int, tuple[int, int]]]) -> None:
         for kind, limit in limits:
-            # User code may have set a lower one for good.
-            with contextlib.suppress(ValueError, OSError):
+            try:
                 resource.setrlimit(kind, limit)
+            except (ValueError, OSError):
+                continue  # user code may have set a lower one for good

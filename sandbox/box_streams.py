@@ -174,16 +174,13 @@ class Streams:
 
     def _make(self) -> None:
         self._pipes = (OrderedPipe(1, 2, self.late), OrderedPipe(2, 1, self.late))
-        self._texts = tuple(
-            io.TextIOWrapper(pipe, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
-            for pipe in self._pipes
-        )
+        self._texts = (_text(self._pipes[0]), _text(self._pipes[1]))
 
-    def begin(self, pipes: list[int]) -> None:
-        """Undo what an earlier cell did to `sys` and to the descriptors.
+    def take(self, pipes: list[int]) -> None:
+        """Put new pipes in place.
 
         Args:
-            pipes: write ends of new pipes for 1 and 2, closed after they were copied there; none to keep the old ones.
+            pipes: their write ends, for 1 and 2; closed after they were copied there.
         """
         # By way of high numbers: where user code closed 1 or 2, the new ends may have been given just these.
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN) for fd in pipes]
@@ -192,20 +189,29 @@ class Streams:
         for fd, target in zip(high, (1, 2)):  # noqa: B905 - `strict` came with Python 3.10
             os.dup2(fd, target, inheritable=True)
             os.close(fd)
-        if pipes:
-            null = os.open(os.devnull, os.O_RDONLY)
-            if null != 0:
-                os.dup2(null, 0, inheritable=True)
-                os.close(null)
-            self._places = _places()
-        if not all(map(_is_whole, self._texts)):
+        null = os.open(os.devnull, os.O_RDONLY)
+        if null != 0:
+            os.dup2(null, 0, inheritable=True)
+            os.close(null)
+        self._places = _places()
+
+    def begin(self) -> None:
+        """Undo what an earlier cell did to `sys`."""
+        out, err = self._texts
+        if not (_is_whole(out) and _is_whole(err)):
             self._make()
-        for pipe in self._pipes:
-            pipe.ordered = True
+            out, err = self._texts
+        self._pipes[0].ordered = self._pipes[1].ordered = True
         self.late.take()
         sys.stdin = sys.__stdin__ = self._stdin  # type: ignore[assignment,misc]
-        sys.stdout = sys.__stdout__ = self._texts[0]  # type: ignore[misc]
-        sys.stderr = sys.__stderr__ = self._texts[1]  # type: ignore[misc]
+        sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = err  # type: ignore[misc]
+
+    def rehearse(self) -> None:
+        """Write nothing, so that what writing needs is in this process's own memory."""
+        if self.in_place:
+            for text in self._texts:
+                print("", end="", file=text)
 
     def teach_print(self) -> None:
         """Let `print` write a line of plain values at once instead of piece by piece.
@@ -236,7 +242,9 @@ class Streams:
     def end(self) -> None:
         """Flush, and let threads that go on from here write into nothing."""
         text: Any
-        for text in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), *self._texts):
+        for text in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
+            if text is self._texts[0] or text is self._texts[1]:
+                continue  # nothing stays in these
             try:
                 text.flush()
             except Exception:  # it may be anything that user code put there
@@ -247,6 +255,10 @@ class Streams:
         """Bytes that threads of earlier cells wrote since this was last asked."""
         dropped, self.late.dropped = self.late.dropped, 0
         return dropped
+
+
+def _text(pipe: OrderedPipe) -> io.TextIOWrapper:
+    return io.TextIOWrapper(pipe, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
 
 
 def _is_plain(value: object) -> bool:

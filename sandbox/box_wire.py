@@ -20,18 +20,21 @@ Message = dict[str, Any]
 
 EXIT_NO_CHANNEL = 213
 """Exit code of a worker that cannot reach the supervisor any more; no code that a program is likely to use."""
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+encode = json.JSONEncoder(separators=(",", ":")).encode
 """`json.dumps` with separators makes an encoder for each call."""
 _decode = json.JSONDecoder().raw_decode
 """Without the checks that `json.loads` makes by way of builtins, which user code may have replaced."""
 _HEAD = struct.Struct("!IB")
+READ = 1 << 16
+"""Bytes read at once: no more than a pipe holds, and little enough that the room for it needs no pages of its own."""
+_ROOM_FOR_FDS = socket.CMSG_SPACE(4 * 8)
 MAX_LINE = 24 << 20
 """Longest line either side accepts, in bytes; a longer one is dropped. The displays of a cell fit in."""
 
 
 def encode_line(message: Message) -> bytes:
     """Write a message as one line."""
-    return _encode(message).encode("ascii") + b"\n"
+    return encode(message).encode("ascii") + b"\n"
 
 
 def encode_clean_line(message: Message) -> bytes:
@@ -92,7 +95,7 @@ class Channel:
 
     def send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
         """Send a message; blocks while the other side does not read."""
-        body = _encode(message).encode("ascii")
+        body = encode(message).encode("ascii")
         data = _HEAD.pack(len(body), len(fds)) + body
         if fds:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
@@ -145,7 +148,7 @@ class Channel:
         self.sock.close()
 
     def _fill(self, flags: int = 0) -> bool:
-        data, ancillary, _, _ = self.sock.recvmsg(1 << 16, socket.CMSG_SPACE(4 * 8), flags)
+        data, ancillary, _, _ = self.sock.recvmsg(READ, _ROOM_FOR_FDS, flags)
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")

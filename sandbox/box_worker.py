@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import json
 import os
-import resource
 import signal
 import socket
 import sys
@@ -33,7 +31,7 @@ from .box_essentials import Essentials
 from .box_imports import after_import
 from .box_ipython import offer_ipython
 from .box_names import changes, user_names
-from .box_proc import children_peak, cpu_seconds, reset_peak, set_dumpable, set_oom_score
+from .box_proc import Usage, reset_peak, set_dumpable, set_oom_score
 from .box_reserve import Reserve
 from .box_show import Shows, answer_of, text_of
 from .box_signals import BETWEEN, SIGNALS, close_signals, open_signals
@@ -41,7 +39,7 @@ from .box_snapshot import become_writer
 from .box_streams import Streams, refuse_input
 from .box_tools import Tools
 from .box_variables import Session, load
-from .box_wire import EXIT_NO_CHANNEL, Channel, Message
+from .box_wire import EXIT_NO_CHANNEL, Channel, Message, encode
 
 _REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
 _reserve = Reserve()
@@ -85,6 +83,9 @@ class Worker:
         self._memory = Session()
         self._tools = Tools(self._send_call)
         self._essentials = Essentials()
+        self._usage = Usage()
+        self._names: dict[str, int] = {}
+        self._told = False
         builtins.input = refuse_input
         self._streams.teach_print()
         builtins.display = self._shows.display  # type: ignore[attr-defined]
@@ -101,9 +102,9 @@ class Worker:
                 message, fds = self._channel.receive()
                 if message.get("op") == "run":
                     done = self._run(message, fds)
-                    done["late"] = self._streams.dropped()
                     with self._sending:
                         self._channel.send(done)
+                    self._essentials.settled = False
                 elif message.get("op") == "copy":
                     if fds:
                         self._copy(fds[0])
@@ -131,6 +132,7 @@ class Worker:
                 file.readinto(content)
                 contents.append(content)
         failed = load(message["names"], contents, self._main.__dict__, self._memory)
+        self._names, self._told = user_names(self._main.__dict__), False
         self._channel.send({"op": "loaded", "failed": failed})
 
     def _write_snapshot(self, message: Message, fd: int) -> None:
@@ -161,16 +163,17 @@ class Worker:
     # -- a cell ---------------------------------------------------------------------------------------------------
 
     def _run(self, message: Message, fds: list[int]) -> Message:
-        namespace = self._main.__dict__
-        before = user_names(namespace)
-        self._streams.begin(fds)
+        if fds:
+            self._streams.take(fds)
+        self._streams.begin()
         self._shows.begin()
         self._answer.given = None
+        namespace = self._main.__dict__
         # It would silence a warning because the same line of an earlier cell gave it.
         namespace.pop("__warningregistry__", None)
         sys.modules["__main__"] = self._main
         self._essentials.begin()
-        spent = cpu_seconds()
+        self._usage.begin()
         done: Message = {"op": "done", "id": message["id"], "stored": set(), "kind": "ok"}
         try:
             try:
@@ -187,15 +190,28 @@ class Worker:
         if _getpid() != self._pid:
             # A child that the cell forked came back here: the cell's end is its parent's to report.
             _end_child(done)
+        # What is not told is empty, or for `all` as it was.
         stored: set[str] = done.pop("stored")
-        done["names"] = changes(before, namespace, stored)
-        done["all"] = sorted(user_names(namespace))[:2000]
-        done["answer"] = self._answer.given
-        done["notes"] = self._shows.notes + cancelled + healed
-        done["cpu_s"] = cpu_seconds() - spent
-        done["peak"] = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, children_peak())
+        before, self._names = self._names, user_names(namespace)
+        changed = changes(before, self._names, namespace, stored)
+        if changed:
+            done["names"] = changed
+        if not self._told or before.keys() != self._names.keys():
+            self._told = True
+            done["all"] = sorted(self._names)[:2000]
+        if self._answer.given is not None:
+            done["answer"] = self._answer.given
+        notes = self._shows.notes + cancelled + healed
+        if notes:
+            done["notes"] = notes
+        dropped = self._streams.dropped()
+        if dropped:
+            done["late"] = dropped
+        done["cpu_s"], done["peak"] = self._usage.end()
         done["pipes"] = self._streams.in_place
-        done["threads"] = len(sys._current_frames()) - 1
+        threads = len(sys._current_frames()) - 1
+        if threads:
+            done["threads"] = threads
         return done
 
     def _execute(self, code: str, filename: str, namespace: dict[str, Any], done: Message) -> None:
@@ -265,9 +281,12 @@ class Worker:
                 return
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(middle, 0)
+            self._essentials.begin()
             # The fork left every page shared, and the first write to each copies it. Running an empty cell now, while
             # nobody waits, takes that cost out of the next turn.
-            json.dumps(self._run(_REHEARSAL, []))
+            self._compiler.rehearse()
+            self._streams.rehearse()
+            encode(self._run(_REHEARSAL, []))
             return
         try:
             if _fork():
