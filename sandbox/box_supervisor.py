@@ -31,7 +31,7 @@ from .box_proc import end_all_but, oom_counter, set_dumpable, signal_name
 from .box_processes import Processes
 from .box_restoring import Restoring
 from .box_saving import Saving, Writer
-from .box_wire import Message
+from .box_wire import Message, encode_clean_line
 
 COPY_AFTER_S = 0.005
 """Seconds between a cell's end and the making of a copy: the record is on its way, and a fork would slow it down."""
@@ -40,6 +40,7 @@ MAX_FAILED_STARTS = 3
 JOURNAL = 16
 """Records kept, so that a host that missed one can ask again."""
 
+_REHEARSAL: Message = {"kind": "ok", "cpu_s": 0.0, "peak": 0, "pipes": True}
 _LATE_OUTPUT = "output that processes of an earlier cell wrote later is not shown"
 
 
@@ -280,6 +281,19 @@ class Supervisor:
         cell.begin(worker, ends, self._processes.known, self._oom.read())
         for fd in ends:
             os.close(fd)
+        self._rehearse(cell)
+
+    def _rehearse(self, cell: Cell) -> None:
+        """Go through what the end of a cell takes, and forget it, while the worker begins.
+
+        After a pause neither the program nor its data are in the processor's caches, which makes each step ten times as
+        slow as it is the second time. Here nobody waits for it.
+        """
+        record = cell.record_of_done(_REHEARSAL, self._oom.read())
+        record.update(cell.log.outputs())
+        self._files.rehearse()
+        self._processes.unchanged(0)
+        encode_clean_line({"ev": "done", "id": cell.id, "record": record})
 
     # -- the interpreters -----------------------------------------------------------------------------------------
 
@@ -425,7 +439,8 @@ class Supervisor:
 
     def _finish(self, worker: Interpreter, done: Message) -> None:
         assert self._cell is not None
-        worker.names = [name for name in done.get("all", []) if isinstance(name, str)]
+        if isinstance(done.get("all"), list):
+            worker.names = [name for name in done["all"] if isinstance(name, str)]
         worker.threads = int(done.get("threads") or 0)
         record = self._cell.record_of_done(done, self._oom.read())
         self._close_cell(record, pipes_kept=done.get("pipes") is True)
@@ -439,8 +454,11 @@ class Supervisor:
         cell.end_live(self._host)
         cell.log.close()
         record.update(cell.log.outputs())
-        record["files"] = self._files.changes()
-        record["lost_names"] = sorted(self._missing)
+        files = self._files.changes()
+        if files:
+            record["files"] = files
+        if self._missing:
+            record["lost_names"] = sorted(self._missing)
         survivors = self._survivors()
         record["notes"] += self._news + survivors
         record["host_calls"] = self._calls.close()
