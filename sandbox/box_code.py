@@ -32,6 +32,7 @@ MAX_TEXT = 16 << 10
 
 _CO_COROUTINE = 0x80
 _FUTURE_FLAGS = __future__.annotations.compiler_flag
+_LEAVES = frozenset({type(None), str, int, ast.Constant, ast.Load, ast.Store})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -54,8 +55,8 @@ class Compiler:
             filename: name under which tracebacks and `inspect` find its text.
 
         Returns:
-            Code of the statements; code of a last expression whose value is to be shown, or None; names that the
-            cell stores to at its top level.
+            Code of the statements, or None where there are none; code of a last expression whose value is to be shown,
+            or None; names that the cell stores to at its top level.
 
         Raises:
             SyntaxError, ValueError, MemoryError, RecursionError: it cannot be compiled.
@@ -71,6 +72,8 @@ class Compiler:
             expression = tree.body.pop()
             assert isinstance(expression, ast.Expr)
             last = compile(ast.Expression(expression.value), filename, "eval", self._flags, dont_inherit=True)
+        if not tree.body:
+            return None, last, stored
         body = compile(tree, filename, "exec", self._flags, dont_inherit=True)
         self._flags |= body.co_flags & _FUTURE_FLAGS
         for node in tree.body:
@@ -97,6 +100,8 @@ def _lines(source: str) -> list[str]:
 
 def _ends_in_semicolon(source: str, expression: ast.Expr) -> bool:
     """Whether the last expression is followed by `;`, which hides its value as in a notebook."""
+    if ";" not in source:
+        return False
     lines = _lines(source)
     rest = (
         [lines[expression.end_lineno - 1].encode()[expression.end_col_offset or 0 :].decode()]
@@ -110,9 +115,12 @@ def _ends_in_semicolon(source: str, expression: ast.Expr) -> bool:
 def stored_names(tree: ast.Module) -> set[str]:
     """Names that top-level statements bind, or whose items or attributes they set."""
     found: set[str] = set()
-    queue: list[ast.AST] = list(tree.body)
+    queue: list[Any] = list(tree.body)
     while queue:
         node = queue.pop()
+        # Most of what there is; and what is no node, as the names of `global`.
+        if type(node) in _LEAVES or (type(node) is ast.Name and type(node.ctx) is ast.Load):
+            continue
         if isinstance(node, _FUNCTIONS):
             found.add(getattr(node, "name", ""))
             continue
@@ -124,7 +132,12 @@ def stored_names(tree: ast.Module) -> set[str]:
                 found.add(base.id)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
-        queue.extend(ast.iter_child_nodes(node))
+        for field in getattr(node, "_fields", ()):
+            value = getattr(node, field, None)
+            if type(value) is list:
+                queue.extend(value)
+            else:
+                queue.append(value)
     return found
 
 

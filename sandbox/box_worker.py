@@ -223,7 +223,8 @@ class Worker:
         try:
             try:
                 _reserve.close()
-                self._loop.run(body, namespace)
+                if body is not None:
+                    self._loop.run(body, namespace)
                 if last is not None:
                     value = self._loop.run(last, namespace)
                     if value is not None:
