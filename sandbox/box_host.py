@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 
-from .box_wire import MAX_LINE, LineReader, Message, encode_clean_line
+from .box_wire import MAX_LINE, READ, LineReader, Message, encode_clean_line
 
 MAX_LIVE = 256 << 10
 """Bytes waiting for the host above which live events are passed over."""
@@ -42,7 +42,7 @@ class Host:
     def read(self) -> Iterator[Message]:
         """Messages that have arrived; sets `gone` at the end of the stream."""
         try:
-            data = os.read(self._read_fd, 1 << 18)
+            data = os.read(self._read_fd, READ)
         except BlockingIOError:
             return
         except OSError:

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from .box_wire import READ
+
 
 class Link(Protocol):
     """A two-way stream of bytes to a supervisor."""
@@ -56,7 +58,7 @@ class AttachedLink:
         buffer = b""
         while True:
             try:
-                data = self._sock.recv(1 << 18)
+                data = self._sock.recv(READ)
             except OSError:
                 return
             if not data:
