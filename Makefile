@@ -2,7 +2,7 @@
 SHELL := bash
 BIN := .venv/bin
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench soak setup engine image clean
+.PHONY: demo test bench soak durability setup engine image clean
 
 demo: image ## run the agent on a small task, without a key
 	@$(BIN)/actloop demo
@@ -22,6 +22,11 @@ bench: image ## measure against the floor and the peers
 
 soak: image ## 200 sessions, 8 at a time; nothing may fail or be left behind
 	@$(BIN)/python -m bench.soak
+
+durability: image ## kill runs and boxes at forty random moments each, on both kinds of store, and go on
+	@$(BIN)/python -m tests.graph.kills 40
+	@$(BIN)/python -m tests.graph.kills 40 postgres
+	@$(BIN)/python -m tests.graph.kills 40 --boxes
 
 setup: .venv/installed ## make .venv
 	@:

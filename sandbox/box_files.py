@@ -17,7 +17,7 @@ from typing import Any
 MAX_LISTED = 4096
 """Files listed at most."""
 MAX_DEPTH = 24
-"""Folders below each other that a listing enters."""
+"""Parts that a path may have: folders below each other, and the file."""
 FEW = 50
 """Files that are looked through in no time worth mentioning."""
 OWN = ".actloop"
@@ -301,7 +301,7 @@ class Workspace:
             facts = _facts(entry)
             if facts is None:
                 continue
-            if stat.S_ISDIR(facts.st_mode) and depth < MAX_DEPTH:
+            if stat.S_ISDIR(facts.st_mode) and depth < MAX_DEPTH - 1:
                 self._scan_folder(entry.path, name + "/", depth + 1, found)
             elif stat.S_ISREG(facts.st_mode) and _printable(name):
                 found[name] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)

@@ -29,6 +29,9 @@ UNDER_WAY = 4 << 20
 MAX_WRITERS = 4
 """Snapshots that are written at the same time; with more the next cell waits for one of them."""
 
+MAX_LINKS = 1024
+"""Symbolic links of a snapshot."""
+
 
 class Writer(Interpreter):
     """A fork of an interpreter that writes one snapshot."""
@@ -117,7 +120,7 @@ class Saving:
             theirs.close()
         self._selector.register(writer.channel, selectors.EVENT_READ, writer)
         self._interpreters.writers.append(writer)
-        links = [link for link in self._files.links if stays_inside(*link)]
+        links = [link for link in self._files.links if stays_inside(*link)][:MAX_LINKS]
         writer.rest = {"stamps": stamps, "folders": list(self._files.folders), "links": links}
         if writer.has_read:
             self._on_read(writer)

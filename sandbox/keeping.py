@@ -11,11 +11,12 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
-from actloop.errors import SandboxError, SandboxLost, SnapshotError
+from actloop.errors import SandboxError, SandboxLost, SnapshotError, SnapshotRefused
 
 from .box_wire import Message
-from .manifest import read_manifest
+from .manifest import Manifest, read_manifest
 from .snapshots import Snapshots
 
 _log = logging.getLogger("actloop.snapshots")
@@ -26,16 +27,19 @@ class Keeping:
 
     Args:
         store: of the thread.
+        size: bytes that the box may send for one snapshot.
         send: sends an order to the box.
     """
 
-    def __init__(self, store: Snapshots, send: Callable[[Message], None]) -> None:
+    def __init__(self, store: Snapshots, size: int, send: Callable[[Message], None]) -> None:
         self.store = store
+        self._size = size
         self._send = send
         self._queue: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._coming: dict[str, Future[str]] = {}
         self._facts: dict[str, tuple[str | None, int]] = {}
+        self._got: dict[str, int] = {}
         self._thread: threading.Thread | None = None
 
     def expect(self, snapshot_id: str, parent: str | None, cells: int) -> Future[str]:
@@ -89,11 +93,16 @@ class Keeping:
             _fail(future, SandboxLost("The box ended before its snapshot was stored."))
 
     def _on_chunk(self, message: Message) -> None:
-        data = str(message.get("data"))
+        data, snapshot_id = str(message.get("data")), str(message.get("id"))
         try:
+            self._got[snapshot_id] = self._got.get(snapshot_id, 0) + len(data)
+            if snapshot_id not in self._coming:
+                raise SnapshotError("a snapshot that nobody asked for")
+            if self._got[snapshot_id] > 2 * self._size:
+                raise SnapshotError(f"it is larger than {self._size} bytes")
             self.store.add(str(message.get("digest")), base64.b64decode(data, validate=True))
         except (ValueError, SandboxError) as error:
-            self._give_up(str(message.get("id")), error)
+            self._give_up(snapshot_id, error)
         self._tell({"op": "confirmed", "bytes": len(data)})
 
     def _on_end(self, message: Message) -> None:
@@ -104,11 +113,18 @@ class Keeping:
         with self._lock:
             parent, cells = self._facts.pop(snapshot_id, (None, 0))
             future = self._coming.pop(snapshot_id, None)
+        self._got.pop(snapshot_id, None)
         if future is None:
             return
-        made = {**message["manifest"], "point": snapshot_id, "parent": parent, "cells": cells}
+        manifest = message.get("manifest")
+        made = {
+            **(manifest if isinstance(manifest, dict) else {}),
+            "point": snapshot_id,
+            "parent": parent,
+            "cells": cells,
+        }
         try:
-            reference = self.store.save(read_manifest(made))
+            reference = self.store.save(_manifest(made))
         except SandboxError as error:
             _log.warning("the snapshot %s was not stored: %s", snapshot_id, error)
             _fail(future, error)
@@ -127,6 +143,14 @@ class Keeping:
     def _tell(self, message: Message) -> None:
         with contextlib.suppress(SandboxLost):
             self._send(message)
+
+
+def _manifest(made: dict[str, Any]) -> Manifest:
+    """The manifest as the box gives it; one link that leads out costs the links, not the snapshot."""
+    try:
+        return read_manifest(made)
+    except SnapshotRefused:
+        return read_manifest({**made, "links": []})
 
 
 def _fail(future: Future[str], error: Exception) -> None:

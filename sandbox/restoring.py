@@ -114,13 +114,12 @@ def _parts(talk: Talk, store: Snapshots, contents: Sequence[Sequence[str]]) -> I
     """Contents, one after the other, in messages; at least one."""
     number = next(talk.numbers)
     waiting, first = b"", True
-    for content in contents:
-        for digest in content:
-            waiting += store.chunk(digest)
-            while len(waiting) > PART:
-                part, waiting = waiting[:PART], waiting[PART:]
-                yield _part(number, part, first, last=False)
-                first = False
+    for chunk in store.chunks(digest for content in contents for digest in content):
+        waiting += chunk
+        while len(waiting) > PART:
+            part, waiting = waiting[:PART], waiting[PART:]
+            yield _part(number, part, first, last=False)
+            first = False
     yield _part(number, waiting, first, last=True)
 
 

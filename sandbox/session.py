@@ -407,7 +407,7 @@ class BoxSession:
             if self._keeping is None:
                 if self._open_store is None:
                     raise SnapshotError("This session has no store for snapshots; open it with `snapshots=`.")
-                self._keeping = Keeping(self._open_store(), self._talk.send)
+                self._keeping = Keeping(self._open_store(), self.limits.snapshot, self._talk.send)
             return self._keeping
 
     # -- end ------------------------------------------------------------------------------------------------------

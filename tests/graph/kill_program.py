@@ -39,7 +39,9 @@ RIGHT = "55 1,2,3,4,5,6,7,8,9,10"
 
 def reply(messages: Sequence[BaseMessage]) -> str:
     """The next cell: after the last one that was seen to reach its end, for a cell may be lost with its box."""
-    done = [int(found) for message in messages for found in re.findall(r"^turn (\d+)$", str(message.text), re.MULTILINE)]
+    done = [
+        int(found) for message in messages for found in re.findall(r"^turn (\d+)$", str(message.text), re.MULTILINE)
+    ]
     number = max(done, default=0) + 1
     return f"```python{CELL.format(number=number) if number <= TURNS else LAST}```"
 

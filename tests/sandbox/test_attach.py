@@ -94,7 +94,7 @@ def test_a_running_cell_goes_on_when_its_process_is_killed(lasting: Lasting) -> 
     code = "import time\nprint('on', flush=True)\ntime.sleep(2)\nprint('done')\ny = x + 1"
     end(lasting.held_elsewhere(code, until="on"))
     session = lasting.open()
-    assert (session.running, session.point, session.names) == ("second", "first", {"x"})
+    assert (session.running, session.point, set(session.names)) == ("second", "first", {"x"})
     events: list[str] = []
     record = session.follow("second", on_event=lambda event: events.append(event.text))
     assert (record.outcome, record.stdout.text, "".join(events)) == ("ok", "on\ndone\n", "done\n")
@@ -177,8 +177,12 @@ def test_a_call_whose_outcome_nobody_knows_is_made_again_only_where_that_does_no
     end(lasting.held_elsewhere(CALLS, until="called"))
     session = lasting.open()
     made: list[int] = []
-    again = HostFunction("slow", lambda number: made.append(number) or number * 2, idempotent=idempotent)
-    session.offer([again])
+
+    def slow(number: int) -> int:
+        made.append(number)
+        return number * 2
+
+    session.offer([HostFunction("slow", slow, idempotent=idempotent)])
     record = session.follow("second")
     if idempotent:
         assert (record.stdout.text, made) == ("None\n14\n", [7])
@@ -198,7 +202,12 @@ def test_a_call_that_nobody_took_up_is_made_once(lasting: Lasting, monkeypatch: 
     while not first._talk.gone:
         second = _taken_over(lasting, first)
     made: list[int] = []
-    second.offer([HostFunction("count", lambda: made.append(1) or 5)])
+
+    def count() -> int:
+        made.append(1)
+        return 5
+
+    second.offer([HostFunction("count", count)])
     record = second.follow("one")
     assert (record.result, made) == ("5", [1])
 
