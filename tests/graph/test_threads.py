@@ -468,3 +468,81 @@ def test_neither_a_key_nor_an_engine_is_needed(make: "Make", tmp_path: Path, mon
     branch = threads.fork("t", 1, checkpoints=path)
     threads.rm("t", path)
     assert [info.id for info in threads.ls(path)] == [branch]
+
+
+# -- variables and files of branches ------------------------------------------------------------------------------
+
+BRANCHES = {
+    "first": cell("seen = [1]\nopen('log.txt', 'w').write('1')\nprint(seen)"),
+    "left": cell("seen.append('left')\nopen('log.txt', 'a').write('-left')\nprint(seen)"),
+    "right": cell("seen.append('right')\nopen('log.txt', 'a').write('-right')\nprint(seen)"),
+    "look": cell("print(seen, open('log.txt').read())"),
+}
+
+
+def follow(messages: list[BaseMessage]) -> Reply:
+    """Send the cell that the last task names, and then an answer."""
+    last = messages[-1]
+    return BRANCHES[str(last.text).split()[-1]] if "actloop" not in last.additional_kwargs else "FINAL ANSWER: done"
+
+
+def looked(agent: Agent, thread: str) -> str:
+    """What a cell in the thread sees."""
+    agent.invoke({"task": "Compute look"}, on(thread))
+    text: str = agent.get_state(on(thread)).values["execution"]["output"]["text"]
+    return text.strip()
+
+
+def test_two_branches_have_their_own_variables_and_files(make: "Make", thread: RunnableConfig, store: Saver) -> None:
+    agent = make.own(follow, checkpointer=store)
+    left = thread["configurable"]["thread_id"]
+    agent.invoke({"task": "Compute first"}, on(left))
+    agent.invoke({"task": "Compute left"}, on(left))
+    right = threads.fork(left, 1, f"{left}-right", store)
+    assert looked(agent, right) == "[1] 1"
+    agent.invoke({"task": "Compute right"}, on(right))
+    for _ in range(3):
+        assert looked(agent, left) == "[1, 'left'] 1-left"
+        assert looked(agent, right) == "[1, 'right'] 1-right"
+
+
+def test_a_fork_outlives_the_thread_that_it_came_from_with_its_variables(
+    make: "Make", thread: RunnableConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "checkpoints.sqlite"
+    first = thread["configurable"]["thread_id"]
+    agent = make.own(follow, checkpointer=path)
+    agent.invoke({"task": "Compute first"}, on(first))
+    agent.invoke({"task": "Compute left"}, on(first))
+    agent.sessions.close()
+    branch = threads.fork(first, 2, f"{first}-branch", path)
+    threads.rm(first, path)
+    assert looked(make.own(follow, checkpointer=path), branch) == "[1, 'left'] 1-left"
+
+
+def test_a_cell_that_was_about_to_run_runs_in_each_branch_under_an_id_of_its_own(
+    make: "Make", thread: RunnableConfig, store: Saver
+) -> None:
+    code = "import random\nvalue = random.random()\nopen('value.txt', 'w').write(str(value))\nprint(value)"
+    agent = make.own([cell(code), "FINAL ANSWER: done", "FINAL ANSWER: done"], checkpointer=store)
+    one = thread["configurable"]["thread_id"]
+    with pytest.raises(GraphRecursionError):
+        agent.invoke({"task": "Draw it."}, {**thread, "recursion_limit": 3})
+    assert agent.get_state(thread).next == ("execute",)
+    two = threads.fork(one, name=f"{one}-two", checkpoints=store)
+    threads.resume(one, agent)
+    threads.resume(two, agent)
+    drawn = [agent.get_state(on(id)).values["execution"] for id in (one, two)]
+    assert drawn[0]["cell_id"] != drawn[1]["cell_id"]
+    agent.sessions.close()
+    again = make.own(looking, checkpointer=store)
+    for id, execution in zip((one, two), drawn, strict=True):
+        again.invoke({"task": "Compute it again."}, on(id))
+        value = execution["output"]["text"].strip()
+        assert again.get_state(on(id)).values["execution"]["output"]["text"] == f"{value} {value}\n"
+
+
+def looking(messages: list[BaseMessage]) -> Reply:
+    """Look at what a branch drew, and then answer."""
+    asked = "actloop" not in messages[-1].additional_kwargs
+    return cell("print(value, open('value.txt').read())") if asked else "FINAL ANSWER: done"
