@@ -197,7 +197,7 @@ def test_a_data_folder_that_cannot_be_made_is_named(
     monkeypatch.setenv("ACTLOOP_DATA_DIR", str(folder / "taken" / "data"))
     ended = shell("run", "x", *at(server))
     assert ended.code == 2
-    assert "Set ACTLOOP_DATA_DIR" in ended.err
+    assert "or ACTLOOP_DATA_DIR to such a folder" in ended.err
 
 
 def test_a_model_that_answers_nothing_ends_with_1(shell: "Shell", server: "FakeServer", folder: Path) -> None:
