@@ -15,17 +15,7 @@ from typing import Any
 CELL_PREFIX = "<cell "
 MAX_REMEMBERED = 1 << 20
 """Characters of a cell whose lines tracebacks can show."""
-TYPICAL = """
-from math import sqrt as root
-table = {"a": [1, 2.5, None], "b": (3, -4)}
-def area(side: float, *more: int, **named: str) -> float:
-    return side**2 if side > 0 and not more else root(side)
-for name, values in table.items():
-    print(f"{name}: {len(values):.2f}", values[0], [value for value in values if value], sep=" ")
-table["c"] = area(1.5).real
-print("typical")
-table
-"""
+TYPICAL = "values = {'a': [1, 2]}\nprint(f\"{values['a'][0]}\", len(values))"
 """What `rehearse` compiles: a little of most that cells are made of."""
 MAX_TEXT = 16 << 10
 """Characters kept of a message or a traceback."""

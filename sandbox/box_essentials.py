@@ -35,7 +35,9 @@ class Essentials:
         self.settled = True
         self._overdue += self._heal()
         self._number = len(vars(builtins))
-        self._modules = dict(sys.modules)
+        # A new dict writes to each module, and each such page is one that the frozen copy does not share any more.
+        if len(self._modules) != len(sys.modules):
+            self._modules = dict(sys.modules)
         self._finders = list(sys.meta_path)
         self._path = list(sys.path)
 
@@ -47,7 +49,6 @@ class Essentials:
         Returns:
             A note, where something was.
         """
-        notes, self._overdue = self._overdue, []
         modules = self._live_modules
         if (
             len(vars(builtins)) == self._number
@@ -56,8 +57,13 @@ class Essentials:
             and sys.meta_path
             and sys.path
         ):
-            return notes
-        return notes + self._heal()
+            return []
+        return self._heal()
+
+    def overdue(self) -> list[str]:
+        """Notes of what `begin` had to put back."""
+        notes, self._overdue = self._overdue, []
+        return notes
 
     def _heal(self) -> list[str]:
         gone: list[str] = []

@@ -163,6 +163,8 @@ class Usage:
     def begin(self) -> None:
         """Begin to measure."""
         self._cpu = time.process_time()
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._children_cpu = children.ru_utime + children.ru_stime
 
     def end(self) -> tuple[float, int]:
         """Processor seconds since the beginning, and the highest resident memory in bytes.
@@ -171,9 +173,8 @@ class Usage:
         """
         peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = children.ru_utime + children.ru_stime
-        spent = time.process_time() - self._cpu + cpu - self._children_cpu
-        self._children_cpu = cpu
+        spent = time.process_time() - self._cpu
+        spent += children.ru_utime + children.ru_stime - self._children_cpu
         if children.ru_maxrss > self._children_peak:
             self._children_peak = children.ru_maxrss
             peak = max(peak, self._children_peak)

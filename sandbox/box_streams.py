@@ -10,6 +10,7 @@ Standard library only, Python 3.9 and later.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import fcntl
 import io
 import os
@@ -211,7 +212,8 @@ class Streams:
         """Write nothing, so that what writing needs is in this process's own memory."""
         if self.in_place:
             for text in self._texts:
-                print("", end="", file=text)
+                with contextlib.suppress(Exception):  # a cell may have closed it, or detached it
+                    text.write("")
 
     def teach_print(self) -> None:
         """Let `print` write a line of plain values at once instead of piece by piece.
@@ -242,9 +244,8 @@ class Streams:
     def end(self) -> None:
         """Flush, and let threads that go on from here write into nothing."""
         text: Any
-        for text in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
-            if text is self._texts[0] or text is self._texts[1]:
-                continue  # nothing stays in these
+        put: tuple[Any, ...] = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
+        for text in self._texts if put[0] is self._texts[0] and put[1] is self._texts[1] else put + self._texts:
             try:
                 text.flush()
             except Exception:  # it may be anything that user code put there

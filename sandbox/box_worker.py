@@ -102,6 +102,12 @@ class Worker:
                 message, fds = self._channel.receive()
                 if message.get("op") == "run":
                     done = self._run(message, fds)
+                    dropped = self._streams.dropped()
+                    if dropped:
+                        done["late"] = dropped
+                    overdue = self._essentials.overdue()
+                    if overdue:
+                        done["notes"] = overdue + done.get("notes", [])
                     with self._sending:
                         self._channel.send(done)
                     self._essentials.settled = False
@@ -204,9 +210,6 @@ class Worker:
         notes = self._shows.notes + cancelled + healed
         if notes:
             done["notes"] = notes
-        dropped = self._streams.dropped()
-        if dropped:
-            done["late"] = dropped
         done["cpu_s"], done["peak"] = self._usage.end()
         done["pipes"] = self._streams.in_place
         threads = len(sys._current_frames()) - 1
@@ -273,6 +276,8 @@ class Worker:
     def _copy(self, fd: int) -> None:
         """Fork twice, so that the copy is PID 1's child and no `wait` of user code ever sees it."""
         reset_peak()
+        # Before the fork, since it writes to every module: after it, each would take a page more.
+        self._essentials.begin()
         random = sys.modules.get("random")
         seed = random.getstate() if random else None
         middle = _fork()
@@ -282,12 +287,7 @@ class Worker:
                 return
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(middle, 0)
-            self._essentials.begin()
-            # The fork left every page shared, and the first write to each copies it. Running an empty cell now, while
-            # nobody waits, takes that cost out of the next turn.
-            self._compiler.rehearse()
-            self._streams.rehearse()
-            encode(self._run(_REHEARSAL, []))
+            self._rehearse()
             return
         try:
             if _fork():
@@ -318,6 +318,18 @@ class Worker:
             self._channel.send({"op": "awake", "pid": self._pid})
         except BaseException:
             _exit(EXIT_NO_CHANNEL)
+
+    def _rehearse(self) -> None:
+        """Run an empty cell, and forget it.
+
+        The fork left every page shared, and the first write to each copies it. Doing so now, while nobody waits, takes
+        that cost out of the next turn.
+        """
+        names, told = self._names, self._told
+        self._compiler.rehearse()
+        self._streams.rehearse()
+        encode(self._run(_REHEARSAL, []))
+        self._names, self._told = names, told
 
     # -- libraries that need a hint -------------------------------------------------------------------------------
 
