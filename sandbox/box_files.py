@@ -18,8 +18,6 @@ MAX_LISTED = 4096
 """Files listed at most."""
 MAX_DEPTH = 24
 """Parts that a path may have: folders below each other, and the file."""
-FEW = 50
-"""Files that are looked through in no time worth mentioning."""
 OWN = ".actloop"
 """Folder of the supervisor's own files, left out of every listing."""
 
@@ -261,8 +259,6 @@ class Workspace:
     def changes(self) -> dict[str, list[Any]]:
         """What happened to the files since the last call, as a `Files` record."""
         before, now = self._seen, self._scan()
-        if now == before:
-            return {}
         self._seen = now
 
         def listed(paths: list[str]) -> list[dict[str, Any]]:
@@ -273,11 +269,6 @@ class Workspace:
             "changed": listed([path for path in now if path in before and now[path] != before[path]]),
             "deleted": sorted(path for path in before if path not in now),
         }
-
-    def rehearse(self) -> None:
-        """Look through a workspace of few files; see `Supervisor._rehearse`."""
-        if len(self._seen) <= FEW:
-            self._scan()
 
     def _scan(self) -> dict[str, Stamp]:
         found: dict[str, Stamp] = {}

@@ -58,7 +58,7 @@ class Processes:
 
         A process that begins and a thread that ends leave the count of tasks as it was; so the threads count, too.
         """
-        return self._count == self._tasks.read() and not self._others and threads == self._threads
+        return not self._others and self._count == self._tasks.read() and threads == self._threads
 
     def survivors(self, own: set[int]) -> tuple[list[str], bool]:
         """Look for what the cell left behind.

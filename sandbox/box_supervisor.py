@@ -31,7 +31,7 @@ from .box_proc import end_all_but, oom_counter, set_dumpable, signal_name
 from .box_processes import Processes
 from .box_restoring import Restoring
 from .box_saving import Saving, Writer
-from .box_wire import Message, encode_clean_line
+from .box_wire import Message
 
 COPY_AFTER_S = 0.005
 """Seconds between a cell's end and the making of a copy: the record is on its way, and a fork would slow it down."""
@@ -40,7 +40,6 @@ MAX_FAILED_STARTS = 3
 JOURNAL = 16
 """Records kept, so that a host that missed one can ask again."""
 
-_REHEARSAL: Message = {"kind": "ok", "cpu_s": 0.0, "peak": 0, "pipes": True}
 _LATE_OUTPUT = "output that processes of an earlier cell wrote later is not shown"
 
 
@@ -281,19 +280,6 @@ class Supervisor:
         cell.begin(worker, ends, self._processes.known, self._oom.read())
         for fd in ends:
             os.close(fd)
-        self._rehearse(cell)
-
-    def _rehearse(self, cell: Cell) -> None:
-        """Go through what the end of a cell takes, and forget it, while the worker begins.
-
-        After a pause neither the program nor its data are in the processor's caches, which makes each step ten times as
-        slow as it is the second time. Here nobody waits for it.
-        """
-        record = cell.record_of_done(_REHEARSAL, self._oom.read())
-        record.update(cell.log.outputs())
-        self._files.rehearse()
-        self._processes.unchanged(0)
-        encode_clean_line({"ev": "done", "id": cell.id, "record": record})
 
     # -- the interpreters -----------------------------------------------------------------------------------------
 
@@ -454,11 +440,8 @@ class Supervisor:
         cell.end_live(self._host)
         cell.log.close()
         record.update(cell.log.outputs())
-        files = self._files.changes()
-        if files:
-            record["files"] = files
-        if self._missing:
-            record["lost_names"] = sorted(self._missing)
+        record["files"] = self._files.changes()
+        record["lost_names"] = sorted(self._missing)
         survivors = self._survivors()
         record["notes"] += self._news + survivors
         record["host_calls"] = self._calls.close()
