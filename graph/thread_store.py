@@ -141,7 +141,7 @@ def enumerated(ids: list[str]) -> str:
 
 def _is_ours(state: StateSnapshot) -> bool:
     """Whether this graph made the thread: a store may hold those of others."""
-    return state.created_at is not None and ("run" in state.values or bool(state.next))
+    return state.created_at is not None and bool(state.values.get("run") or state.next)
 
 
 def _info(thread: str, state: StateSnapshot, size: int | None) -> ThreadInfo:
