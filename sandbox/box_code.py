@@ -37,6 +37,15 @@ class Compiler:
         self.class_cells: dict[str, str] = {}
         """Which cell defined a class last; see `inspect_file`."""
 
+    @property
+    def future(self) -> int:
+        """Flags of the `from __future__` imports that hold for the cells to come."""
+        return self._flags & _FUTURE_FLAGS
+
+    @future.setter
+    def future(self, flags: int) -> None:
+        self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | (flags & _FUTURE_FLAGS)
+
     def compile(self, source: str, filename: str) -> tuple[Any, Any, set[str]]:
         """Compile a cell.
 

@@ -16,8 +16,9 @@ import sys
 import time
 from typing import Any
 
+from .box_carried import carried
 from .box_files import open_file
-from .box_variables import Saved, SaveLimits, Session, Skipped, save
+from .box_memory import SESSION_UNIT, Memory
 from .box_wire import Channel
 
 try:
@@ -47,24 +48,27 @@ class Writer:
         self._transfer = int(message["transfer"])
         self._left = int(message["size"])
 
-    def write(self, root: str, namespace: dict[str, Any], session: Session) -> None:
-        """Hand over files, then variables.
+    def write(self, root: str, namespace: dict[str, Any], memory: Memory, settings: Any) -> None:
+        """Hand over files, then settings and variables.
 
         Args:
             root: folder of the workspace.
             namespace: of the interpreter.
-            session: what belongs to the interpreter besides its variables.
+            memory: what belongs to the interpreter besides its variables.
+            settings: as `Memory.take` found them before the fork.
         """
         self._channel.send({"op": "writer", "pid": os.getpid()})
         for path in self._paths:
             self._file(root, path)
         self._channel.send({"op": "read"})
-        limits = SaveLimits(variable=self._transfer, total=self._left, cpu_s=CPU_S)
-        for item in save(namespace, limits, session):
-            if isinstance(item, Skipped):
+        parts = carried("box_variables")
+        self._unit([SESSION_UNIT], [], [carried("box_settings").pack(settings)])
+        limits = parts.SaveLimits(variable=self._transfer, total=self._left, cpu_s=CPU_S)
+        for item in parts.save(namespace, limits, memory.class_cells):
+            if isinstance(item, parts.Skipped):
                 self._say("skipped", name=item.name, type=item.type, why=item.why)
             else:
-                self._unit(item)
+                self._unit(item.names, item.needs, item.contents)
         self._channel.send({"op": "end", "python": sys.version.split()[0]})
 
     def _say(self, op: str, **of: Any) -> None:
@@ -94,9 +98,9 @@ class Writer:
         mode = stat.S_IMODE(facts.st_mode) & 0o777
         self._say("files", path=path, size=size, mode=mode, mtime_ns=facts.st_mtime_ns, chunks=chunks)
 
-    def _unit(self, unit: Saved) -> None:
+    def _unit(self, names: list[str], needs: list[str], saved: list[Any]) -> None:
         contents, sizes = [], []
-        for content in unit.contents:
+        for content in saved:
             view = memoryview(content).cast("B")
             sizes.append(len(view))
             digests: list[str] = []
@@ -104,7 +108,7 @@ class Writer:
                 part = view[start : start + BATCH * CHUNK]
                 digests += self._hand_over([part[place : place + CHUNK] for place in range(0, len(part), CHUNK)])
             contents.append(digests)
-        self._say("units", names=unit.names, contents=contents, sizes=sizes)
+        self._say("units", names=names, needs=needs, contents=contents, sizes=sizes)
 
     def _hand_over(self, chunks: list[Any]) -> list[str]:
         """Give the supervisor those chunks that the host lacks.
@@ -122,7 +126,9 @@ class Writer:
         return digests
 
 
-def become_writer(fd_channel: Channel, message: dict[str, Any], root: str, namespace: Any, session: Session) -> None:
+def become_writer(
+    channel: Channel, message: dict[str, Any], root: str, namespace: Any, memory: Memory, settings: Any
+) -> None:
     """Write a snapshot and end this process, which is a fork of the interpreter."""
     try:
         # What user code prints while its objects are pickled belongs to no cell.
@@ -130,7 +136,7 @@ def become_writer(fd_channel: Channel, message: dict[str, Any], root: str, names
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.nice(10)
-        Writer(fd_channel, message).write(root, namespace, session)
+        Writer(channel, message).write(root, namespace, memory, settings)
         # The supervisor ends this process once it has everything.
         time.sleep(5)
     finally:

@@ -30,6 +30,7 @@ from .box_code import CELL_PREFIX, Compiler, Loop, error_info
 from .box_essentials import Essentials
 from .box_imports import after_import
 from .box_ipython import offer_ipython
+from .box_memory import Memory
 from .box_names import changes, user_names
 from .box_proc import Usage, reset_peak, set_dumpable, set_oom_score
 from .box_reserve import Reserve
@@ -38,7 +39,6 @@ from .box_signals import BETWEEN, SIGNALS, close_signals, open_signals
 from .box_snapshot import become_writer
 from .box_streams import Streams, refuse_input
 from .box_tools import Tools
-from .box_variables import Session, load
 from .box_wire import EXIT_NO_CHANNEL, Channel, Message, encode
 
 _REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
@@ -80,7 +80,7 @@ class Worker:
         self._shows = Shows(self._send_display)
         self._in_cell = False
         self._main = _main_module()
-        self._memory = Session()
+        self._memory = Memory(self._compiler, root)
         self._tools = Tools(self._send_call)
         self._essentials = Essentials()
         self._usage = Usage()
@@ -137,12 +137,18 @@ class Worker:
                 content = bytearray(size)
                 file.readinto(content)
                 contents.append(content)
-        failed = load(message["names"], contents, self._main.__dict__, self._memory)
+        failed = self._memory.load(message["names"], contents, self._main.__dict__)
         self._names, self._told = user_names(self._main.__dict__), False
         self._channel.send({"op": "loaded", "failed": failed})
 
     def _write_snapshot(self, message: Message, fd: int) -> None:
         """Fork a process that writes a snapshot; as with a copy, it is PID 1's child and not this one's."""
+        try:
+            settings = self._memory.take()
+        except Exception:
+            # Closing its end of the socket tells the supervisor that there will be none.
+            os.close(fd)
+            return
         middle = _fork()
         if middle:
             os.close(fd)
@@ -158,7 +164,8 @@ class Worker:
             self._pid = 0
             with contextlib.suppress(OSError):
                 self._channel.close()
-            become_writer(Channel(socket.socket(fileno=fd)), message, self._root, self._main.__dict__, self._memory)
+            channel = Channel(socket.socket(fileno=fd))
+            become_writer(channel, message, self._root, self._main.__dict__, self._memory, settings)
         finally:
             _exit(0)
 
@@ -288,6 +295,9 @@ class Worker:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(middle, 0)
             self._rehearse()
+            # What the next snapshot needs; one that is asked for before has to load it itself.
+            with contextlib.suppress(Exception):
+                self._memory.prepare()
             return
         try:
             if _fork():
@@ -301,6 +311,9 @@ class Worker:
             self._sending = allocate_lock()
             self._pid = _getpid()
             self._tools.adopt_process()
+            # `random` reseeds itself in a fork; the interpreter that goes on must go on with the same numbers.
+            if random:
+                random.setstate(seed)
             self._channel.send({"op": "frozen", "pid": self._pid})
             while True:
                 message, fds = self._channel.receive()
@@ -312,9 +325,6 @@ class Worker:
             while signal.sigtimedwait(SIGNALS, 0):
                 continue
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            # `random` reseeds itself in a fork; the interpreter that goes on must go on with the same numbers.
-            if random:
-                random.setstate(seed)
             self._channel.send({"op": "awake", "pid": self._pid})
         except BaseException:
             _exit(EXIT_NO_CHANNEL)

@@ -93,6 +93,8 @@ class Unit(Record):
     """Variables that were saved together, because they share values."""
 
     names: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_NAMES)]
+    needs: Annotated[tuple[Name, ...], Field(max_length=MAX_NAMES)] = ()
+    """Variables of other units that these refer to: their units are loaded before."""
     contents: Annotated[tuple[Digests, ...], Field(min_length=1, max_length=MAX_CHUNKS)]
     """For each content the digests of its chunks, in order."""
     sizes: Annotated[tuple[Bytes, ...], Field(max_length=MAX_CHUNKS)]

@@ -11,6 +11,8 @@ from typing import Any
 
 from actloop.config import Limits
 
+from .box_carried import pack
+
 WORKSPACE = "/workspace"
 
 _SUPERVISOR = (
@@ -43,10 +45,23 @@ _WORKER = (
     "box_names",
     "box_show",
     "box_tools",
-    "box_variables",
+    "box_carried",
+    "box_memory",
     "box_snapshot",
     "box_worker",
 )
+_SNAPSHOTS = (
+    "box_kinds",
+    "box_makers",
+    "box_class_rules",
+    "box_array_rules",
+    "box_pickler",
+    "box_budget",
+    "box_loading",
+    "box_variables",
+    "box_settings",
+)
+"""What the worker loads when it makes or restores its first snapshot."""
 
 BOOT = (
     "import os\n"
@@ -77,14 +92,25 @@ for _name, _text in _SOURCES:
 """
 
 
+def _texts(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    folder = files("actloop.sandbox")
+    return [(name, folder.joinpath(name + ".py").read_text("utf-8")) for name in names]
+
+
 @cache
 def _sources(names: tuple[str, ...]) -> str:
-    folder = files("actloop.sandbox")
-    return f"_SOURCES = {[(name, folder.joinpath(name + '.py').read_text('utf-8')) for name in names]!r}\n{_LOAD}"
+    return f"_SOURCES = {_texts(names)!r}\n{_LOAD}"
+
+
+@cache
+def _carried() -> str:
+    """Give the worker what it loads later: cloudpickle, which no image has to have, and the parts for snapshots."""
+    parts = [("cloudpickle", files("cloudpickle").joinpath("cloudpickle.py").read_text("utf-8")), *_texts(_SNAPSHOTS)]
+    return f"_package.box_carried.TEXTS.append({pack(parts)!r})\n"
 
 
 def _worker_program(limits: Limits) -> bytes:
-    return f"{_sources(_WORKER)}\n_package.box_worker.main(4, {limits.memory}, {WORKSPACE!r})\n".encode()
+    return f"{_sources(_WORKER)}\n{_carried()}_package.box_worker.main(4, {limits.memory}, {WORKSPACE!r})\n".encode()
 
 
 def supervisor_program(limits: Limits, ttl_s: float | None = None) -> bytes:

@@ -1,6 +1,7 @@
 """Bringing a session back to a snapshot, from the host's side."""
 
 import base64
+import graphlib
 from collections.abc import Iterator, Sequence
 
 from actloop.errors import FileRefused
@@ -100,7 +101,7 @@ def _put_units(talk: Talk, store: Snapshots, units: Sequence[Unit]) -> tuple[dic
         Those that could not be made, with the reason; and the unit that ended the interpreter, if one did.
     """
     failed: dict[str, str] = {}
-    for unit in units:
+    for unit in _in_order(units):
         reply: Message = {}
         for part in _parts(talk, store, unit.contents):
             reply = talk.ask({"op": "unit", "names": unit.names, "sizes": unit.sizes, **part}, UNIT_S)
@@ -108,6 +109,21 @@ def _put_units(talk: Talk, store: Snapshots, units: Sequence[Unit]) -> tuple[dic
             return failed, unit
         failed |= {str(name): str(why)[:300] for name, why in (reply.get("failed") or {}).items()}
     return failed, None
+
+
+def _in_order(units: Sequence[Unit]) -> list[Unit]:
+    """Units, each after those that it needs; as they come, where they need one another in circles."""
+    holders = {name: place for place, unit in enumerate(units) for name in unit.names}
+    graph = {
+        place: [holders[name] for name in unit.needs if name in holders and holders[name] != place]
+        for place, unit in enumerate(units)
+    }
+    try:
+        order = list(graphlib.TopologicalSorter(graph).static_order())
+    except graphlib.CycleError:
+        return list(units)
+    session = [place for place in order if units[place].names == (SESSION_UNIT,)]
+    return [units[place] for place in (*session, *(place for place in order if place not in session))]
 
 
 def _parts(talk: Talk, store: Snapshots, contents: Sequence[Sequence[str]]) -> Iterator[Message]:
