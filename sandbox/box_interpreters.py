@@ -55,6 +55,8 @@ class Interpreters:
         self._dying = dying
         self.worker: Interpreter | None = None
         self.copy: Interpreter | None = None
+        self.saves = False
+        """Snapshots are made: the worker may load what they need while it has nothing to do."""
         self.coming: Interpreter | None = None
         self.writers: list[Interpreter] = []
         """Forks that write snapshots; see `box_saving.py`."""
@@ -101,7 +103,7 @@ class Interpreters:
             return "no copy of the interpreter was made before this cell: it fills more than half of the memory"
         ours, theirs = sockets()
         try:
-            worker.channel.send({"op": "copy"}, (theirs.fileno(),))
+            worker.channel.send({"op": "copy", "saves": self.saves}, (theirs.fileno(),))
         except OSError:
             ours.close()
             return ""

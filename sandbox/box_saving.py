@@ -103,6 +103,7 @@ class Saving:
         source = self._interpreters.copy or self._interpreters.worker
         if self._asked is None or source is None or len(self._interpreters.writers) >= MAX_WRITERS:
             return
+        self._interpreters.saves = True
         stamps = self._files.stamps()
         self._kept = {path: kept for path, kept in self._kept.items() if stamps.get(path) == kept[0]}
         changed = [path for path in stamps if path not in self._kept]

@@ -113,7 +113,7 @@ class Worker:
                     self._essentials.settled = False
                 elif message.get("op") == "copy":
                     if fds:
-                        self._copy(fds[0])
+                        self._copy(fds[0], bool(message.get("saves")))
                 elif message.get("op") == "reap":
                     _reap_children()
                 elif message.get("op") == "tools":
@@ -280,7 +280,7 @@ class Worker:
 
     # -- the frozen copy ------------------------------------------------------------------------------------------
 
-    def _copy(self, fd: int) -> None:
+    def _copy(self, fd: int, saves: bool) -> None:
         """Fork twice, so that the copy is PID 1's child and no `wait` of user code ever sees it."""
         reset_peak()
         # Before the fork, since it writes to every module: after it, each would take a page more.
@@ -295,9 +295,10 @@ class Worker:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(middle, 0)
             self._rehearse()
-            # What the next snapshot needs; one that is asked for before has to load it itself.
-            with contextlib.suppress(Exception):
-                self._memory.prepare()
+            if saves:
+                # Without it each snapshot has to load by itself what it needs.
+                with contextlib.suppress(Exception):
+                    self._memory.prepare()
             return
         try:
             if _fork():

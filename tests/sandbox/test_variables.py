@@ -160,6 +160,21 @@ def test_large_variables_are_left_out_and_small_ones_kept(interpreters: Interpre
     assert taken.names == ["b", "e"]
 
 
+def test_large_buffers_stay_outside_of_the_stream(interpreters: Interpreters) -> None:
+    cell = """
+import pickle
+class Buffer(bytearray):
+    def __reduce_ex__(self, protocol): return Buffer, (pickle.PickleBuffer(self),)
+large = Buffer(b'x' * (1 << 20)); small = Buffer(b'y'); holder = [large]
+"""
+    taken = interpreters.save(cell)
+    assert [len(taken.contents(name)) for name in ("large", "small", "holder")] == [2, 1, 1]
+    assert len(taken.contents("large")[0]) < 200
+    assert interpreters.load(taken, "len(large), small, holder[0] is large").results == [
+        "(1048576, Buffer(b'y'), True)"
+    ]
+
+
 def test_a_variable_that_ended_the_process_can_be_left_out(interpreters: Interpreters) -> None:
     cell = "import os\nclass C:\n    def __reduce__(self): os._exit(1)\nc = C(); d = 1"
     interpreters.refused = {"c": "saving it ended the process"}

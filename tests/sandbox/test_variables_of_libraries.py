@@ -1,61 +1,26 @@
-"""Variables of numpy and pandas survive in a real box: values, shared memory, and buffers that are not copied."""
+"""Variables of numpy, pandas and other libraries survive in real boxes: their values, and what they share."""
 
-import pickle
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from actloop.protocols import Execution
+from actloop.config import Limits
+from actloop.protocols import Execution, Restored
 from actloop.sandbox import open_session
 from actloop.sandbox.session import BoxSession
 
 pytestmark = pytest.mark.docker
 
-# The worker does this itself; here a cell asks the same code for it.
-SAVE = """
-def empty():
-    import sys
-    space = sys.modules["__main__"].__dict__
-    for name in [name for name in space if not name.startswith("__") and name not in ("empty", "save", "load")]:
-        del space[name]
-    return space
-
-def save(cells):
-    import pickle, sys, tracemalloc
-    box = sys.modules["_box"]
-    box.box_carried.carried("box_variables")
-    space = empty()
-    exec(cells, space)
-    tracemalloc.start()
-    found = list(box.box_variables.save(space, box.box_budget.SaveLimits(512 << 20, 512 << 20, 60.0), {}, refused={
-        "empty": "", "save": "", "load": ""}))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    units = [(unit.names, [bytes(part) for part in unit.contents], unit.notes) for unit in found if len(unit) == 4]
-    with open("units", "wb") as file:
-        pickle.dump((units, {unit.name: unit.why for unit in found if len(unit) == 3 and unit.why}, peak), file)
-
-def load(then):
-    import pickle, sys
-    box = sys.modules["_box"]
-    box.box_carried.carried("box_variables")
-    space = empty()
-    with open("units", "rb") as file:
-        units = pickle.load(file)[0]
-    for names, contents, notes in units:
-        failed = box.box_loading.load(names, [contents[0], *map(bytearray, contents[1:])], space, {})
-        assert not failed, failed
-    return eval(then, space)
-"""
-
 
 @pytest.fixture(scope="module")
-def boxes(image: str) -> Iterator[tuple[BoxSession, BoxSession]]:
-    """Two boxes that the tests share: each test begins by emptying the namespaces."""
-    with open_session("docker") as first, open_session("docker") as second:
-        for session in (first, second):
-            assert session.run(SAVE).outcome == "ok"
+def boxes(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BoxSession, BoxSession]]:
+    """Two boxes on one store that the tests share: each test begins by emptying the first one."""
+    store = tmp_path_factory.mktemp("store")
+    limits = Limits(memory="1g", transfer="128m", snapshot="256m")
+    with (
+        open_session("docker", limits=limits, snapshots=store) as first,
+        open_session("docker", limits=limits, snapshots=store) as second,
+    ):
         yield first, second
 
 
@@ -64,13 +29,13 @@ def _ok(execution: Execution) -> str | None:
     return execution.result
 
 
-def _over(boxes: tuple[BoxSession, BoxSession], cells: str, then: str) -> tuple[Any, str | None, str | None]:
-    """What was saved after these cells, and an expression as it is where they ran and where they were loaded."""
+def _over(boxes: tuple[BoxSession, BoxSession], cells: str, then: str) -> tuple[Restored, str | None, str | None]:
+    """What came back after these cells, and an expression as it is where it was restored and where the cells ran."""
     first, second = boxes
-    _ok(first.run(f"save({cells!r})"))
-    data = first.get("units")
-    second.put("units", data)
-    return pickle.loads(data), _ok(second.run(f"load({then!r})")), _ok(first.run(then))
+    first.restore(None)
+    _ok(first.run(cells))
+    back = second.restore(first.snapshot())
+    return back, _ok(second.run(then)), _ok(first.run(then))
 
 
 KINDS = {
@@ -118,22 +83,28 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_of_a_library_are_as_good_as_before(boxes: tuple[BoxSession, BoxSession], kind: str) -> None:
-    (_, skipped, _), there, here = _over(boxes, *KINDS[kind])
-    assert skipped == {}
+    back, there, here = _over(boxes, *KINDS[kind])
+    assert back.missing == {}
     assert there == here
 
 
-def test_a_large_array_is_not_copied(boxes: tuple[BoxSession, BoxSession]) -> None:
-    first, _ = boxes
-    _ok(first.run("save('import numpy as np; a = np.ones(4 << 20); h = [a]; f = lambda: a')"))
-    units, skipped, peak = pickle.loads(first.get("units"))
-    assert skipped == {}
-    assert sum(len(part) for unit in units for part in unit[1][1:]) == 32 << 20
-    assert peak < 4 << 20
+def test_a_large_array_that_several_variables_hold_is_kept_once(boxes: tuple[BoxSession, BoxSession]) -> None:
+    cells = "import numpy as np; a = np.ones(12 << 20); h = [a]; v = a[1:]; f = lambda: a"
+    back, there, _ = _over(boxes, cells, "v.__setitem__(0, 5), a[1], h[0] is a, f() is a, a.nbytes >> 20")
+    assert back.missing == {}
+    assert there == "(None, np.float64(5.0), True, True, 96)"
 
 
-def test_views_that_no_longer_share_memory_are_named(boxes: tuple[BoxSession, BoxSession]) -> None:
-    cells = "import numpy as np\nbase = np.arange(1e5); x = base[:10]; y = base[5:15]; del base"
-    (units, _, _), there, _ = _over(boxes, cells, "x[9], y[0]")
-    assert [note for unit in units for note in unit[2]] == ["x and y no longer share memory"]
-    assert there == "(np.float64(9.0), np.float64(5.0))"
+def test_settings_of_libraries_come_back(boxes: tuple[BoxSession, BoxSession]) -> None:
+    cells = """
+import random, numpy as np, pandas as pd, matplotlib.pyplot as plt
+random.seed(3); np.random.seed(4); random.random(); np.random.random()
+np.set_printoptions(precision=2); pd.set_option("display.max_rows", 7); plt.rcParams["lines.linewidth"] = 5
+"""
+    then = (
+        "random.random(), np.random.random(), np.array([1 / 3]), pd.get_option('display.max_rows'), "
+        "plt.rcParams['lines.linewidth']"
+    )
+    back, there, here = _over(boxes, cells, then)
+    assert back.missing == {}
+    assert there == here
