@@ -3,6 +3,7 @@
 A turn is timed from one observation to the next, without the pause that stands for the model's thinking.
 """
 
+import itertools
 import statistics
 import tempfile
 import time
@@ -65,4 +66,4 @@ def _run(agent: Agent) -> list[float]:
         if "observe" in update
     ]
     agent.sessions.drop(str(config["configurable"]["thread_id"]))
-    return [end - start - THINKING_S for start, end in zip(ends[1:], ends[2:], strict=False)]
+    return [end - start - THINKING_S for start, end in itertools.pairwise(ends[1:])]

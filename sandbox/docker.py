@@ -40,8 +40,8 @@ TMP_BYTES = 64 << 20
 SHM_BYTES = 32 << 20
 SPARE_FILES = 32
 NAME_ATTEMPTS = 3
-ATTEMPTS = 3
-"""Boxes started before it is given up, where each is taken away at once."""
+ATTEMPTS = 5
+"""Attempts to open a box, where each time it is taken away meanwhile."""
 POOL_PREFIX = "actloop-pool-"
 """Begins the names of boxes that wait for a thread."""
 SETTLE_S = 10.0
@@ -137,23 +137,25 @@ def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, order: Order
         SessionBusy: another process holds the thread's box.
     """
     client = connect()
+    opening = _Opening(client, limits, image, order or Order())
     try:
-        with translate_errors():
-            opening = _Opening(client, limits, image, order or Order())
-            for attempt in range(ATTEMPTS):
-                try:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                with translate_errors("starting the box"):
                     return opening.open()
-                except SandboxLost:
-                    # Somebody removed the box while it started.
-                    opening.client = client = connect()
-                    if attempt == ATTEMPTS - 1:
-                        raise
-        raise AssertionError
+            except SandboxLost:
+                # Somebody removed the box, this one or the one before it, while we were at it.
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(0.1 * attempt)
+                opening.client.close()
+                opening.client = connect()
     except BaseException as error:
-        client.close()
+        opening.client.close()
         if isinstance(error, OSError) and not isinstance(error, SandboxError):
             raise SandboxUnavailable(f"The stream to the box broke off: {error}. Try again.") from error
         raise
+    raise AssertionError
 
 
 @dataclass
