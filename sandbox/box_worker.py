@@ -28,14 +28,16 @@ from typing import Any
 
 from .box_code import CELL_PREFIX, Compiler, Loop, error_info
 from .box_essentials import Essentials
+from .box_forks import WORKER_OOM_SCORE, WRITER_OOM_SCORE, fork_away, freeze, reap_children, thaw
+from .box_hints import teach_inspect, teach_pyplot
 from .box_imports import after_import
 from .box_ipython import offer_ipython
 from .box_memory import Memory
 from .box_names import changes, user_names
-from .box_proc import Usage, reset_peak, set_dumpable, set_oom_score
+from .box_proc import Usage, reset_peak, set_oom_score
 from .box_reserve import Reserve
 from .box_show import Shows, answer_of, text_of
-from .box_signals import BETWEEN, SIGNALS, close_signals, open_signals
+from .box_signals import BETWEEN, close_signals, open_signals
 from .box_snapshot import become_writer
 from .box_streams import Streams, refuse_input
 from .box_tools import Tools
@@ -92,8 +94,8 @@ class Worker:
         builtins.final_answer = self._answer.final_answer  # type: ignore[attr-defined]
         offer_ipython(self._shows.display)
         after_import("asyncio", self._loop.teach)
-        after_import("inspect", self._teach_inspect)
-        after_import("matplotlib.pyplot", self._teach_pyplot)
+        teach_inspect(self._compiler)
+        teach_pyplot(self._shows)
 
     def serve(self) -> None:
         """Take commands until the supervisor is gone."""
@@ -115,7 +117,7 @@ class Worker:
                     if fds:
                         self._copy(fds[0], bool(message.get("saves")))
                 elif message.get("op") == "reap":
-                    _reap_children()
+                    reap_children()
                 elif message.get("op") == "tools":
                     self._tools.offer(message["tools"])
                 elif message.get("op") == "load":
@@ -149,18 +151,11 @@ class Worker:
             # Closing its end of the socket tells the supervisor that there will be none.
             os.close(fd)
             return
-        middle = _fork()
-        if middle:
+        if not fork_away():
             os.close(fd)
-            if middle > 0:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(middle, 0)
             return
         try:
-            if _fork():
-                _exit(0)
-            set_oom_score(1000)
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            set_oom_score(WRITER_OOM_SCORE)
             self._pid = 0
             with contextlib.suppress(OSError):
                 self._channel.close()
@@ -281,31 +276,24 @@ class Worker:
     # -- the frozen copy ------------------------------------------------------------------------------------------
 
     def _copy(self, fd: int, saves: bool) -> None:
-        """Fork twice, so that the copy is PID 1's child and no `wait` of user code ever sees it."""
+        """Make a process that sleeps until this one has ended, and then goes on in its place."""
         reset_peak()
         # Before the fork, since it writes to every module: after it, each would take a page more.
         self._essentials.begin()
         random = sys.modules.get("random")
         seed = random.getstate() if random else None
-        middle = _fork()
-        if middle:
+        forked = fork_away()
+        if not forked:
             os.close(fd)
-            if middle < 0:
-                return
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(middle, 0)
-            self._rehearse()
-            if saves:
-                # Without it each snapshot has to load by itself what it needs.
-                with contextlib.suppress(Exception):
-                    self._memory.prepare()
+            if forked is not None:
+                self._rehearse()
+                if saves:
+                    # Without it each snapshot has to load by itself what it needs.
+                    with contextlib.suppress(Exception):
+                        self._memory.prepare()
             return
         try:
-            if _fork():
-                _exit(0)
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-            set_oom_score(0)
-            set_dumpable(False)
+            freeze()
             with contextlib.suppress(OSError):
                 self._channel.close()
             self._channel = Channel(socket.socket(fileno=fd))
@@ -321,11 +309,7 @@ class Worker:
                 if message.get("op") != "snapshot":
                     break
                 self._write_snapshot(message, fds[0])
-            set_dumpable(True)
-            set_oom_score(WORKER_OOM_SCORE)
-            while signal.sigtimedwait(SIGNALS, 0):
-                continue
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            thaw()
             self._channel.send({"op": "awake", "pid": self._pid})
         except BaseException:
             _exit(EXIT_NO_CHANNEL)
@@ -342,31 +326,6 @@ class Worker:
         encode(self._run(_REHEARSAL, []))
         self._names, self._told = names, told
 
-    # -- libraries that need a hint -------------------------------------------------------------------------------
-
-    def _teach_inspect(self, inspect: Any) -> None:
-        original = inspect.getfile
-
-        def getfile(object: object) -> Any:
-            return self._compiler.inspect_file(object) or original(object)
-
-        inspect.getfile = getfile
-
-    def _teach_pyplot(self, pyplot: Any) -> None:
-        shows = self._shows
-
-        def show(*_args: object, **_kwargs: object) -> None:
-            shows.figures()
-
-        def show_one(figure: object, *_args: object, **_kwargs: object) -> None:
-            shows.rich(figure)
-
-        pyplot.show = show
-        pyplot.Figure.show = show_one
-
-
-WORKER_OOM_SCORE = 500
-"""Makes the kernel end the worker before the frozen copy when memory runs out."""
 
 _main_thread = 0
 
@@ -386,27 +345,6 @@ def _end_child(done: Message) -> None:
             sys.stderr.write(done["error"]["traceback"])
             sys.stderr.flush()
     _exit(code)
-
-
-def _fork() -> int:
-    """Fork; -1 where no process number or no memory is left, which the supervisor sees by the socket that closes."""
-    warnings = sys.modules.get("warnings")
-    try:
-        if warnings is None or len(sys._current_frames()) == 1:
-            return os.fork()
-        # Python warns of a fork in a process with threads; that the copy may be inconsistent is said in the record.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return os.fork()
-    except OSError:
-        return -1
-
-
-def _reap_children() -> None:
-    """Collect children that the supervisor has ended, which otherwise keep their process numbers."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            continue
 
 
 def _exit_code(error: SystemExit) -> int:

@@ -44,6 +44,8 @@ _WORKER = (
     "box_code",
     "box_names",
     "box_show",
+    "box_forks",
+    "box_hints",
     "box_tools",
     "box_carried",
     "box_memory",
