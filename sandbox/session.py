@@ -395,6 +395,8 @@ class BoxSession:
         with self._lock:
             if self._cell is not None:
                 raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
+        # What was asked for belongs to the point that is left now, which somebody may come back to.
+        self.settle()
         self._known, self._names, self.point = set(), set(), ""
         store = self._ready_to_keep().store if manifest is not None else None
         back = restore(self._talk, store, manifest, self.python)
