@@ -147,6 +147,8 @@ class Settings(BaseSettings):
     snapshots: str | None = None
     """Where snapshots are kept: a folder, or a URL that fsspec knows (`s3://bucket/prefix`); unset is a folder in
     `data_dir`."""
+    pool: int = Field(default=0, ge=0)
+    """Boxes that an agent keeps started for threads to come."""
 
     @property
     def snapshot_store(self) -> str:

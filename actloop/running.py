@@ -82,6 +82,8 @@ class Setup:
             max_turns=self.max_turns,
             policy=cast(Any, self.policy),
             checkpointer=self.checkpoints,
+            # One thread, and then the process ends.
+            pool=0,
         )
 
 

@@ -11,6 +11,7 @@ from actloop.sandbox.session import BoxSession
 
 from .floors import RawLoop, docker_exec, docker_run, seconds
 from .growth import growth
+from .pool import pool
 from .turns import turns
 
 ROUNDS = 7
@@ -89,6 +90,6 @@ def report(name: str, mine: list[float], floor_name: str, floor: list[float], ai
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["flood", "cold", "warm", "turns", "growth"]
-    for name in chosen:
-        {"flood": flood, "cold": cold, "warm": warm, "turns": turns, "growth": growth}[name]()
+    benches = {"flood": flood, "cold": cold, "warm": warm, "turns": turns, "growth": growth, "pool": pool}
+    for name in sys.argv[1:] or benches:
+        benches[name]()

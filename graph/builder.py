@@ -23,7 +23,8 @@ from actloop.nodes.observe import observe
 from actloop.nodes.reason import areason, reason
 from actloop.nodes.repair import arepair, repair
 from actloop.nodes.safety_check import safety_check
-from actloop.sandbox.opening import BACKENDS, open_session, session_facts
+from actloop.sandbox.opening import BACKENDS, open_pool, open_session, session_facts
+from actloop.sandbox.sweeping import sweep_in_background
 from actloop.state import Input, Result, State
 
 from .agent import Agent
@@ -84,6 +85,7 @@ def create_agent(
     tools: Sequence[Callable[..., Any] | BaseTool] = (),
     checkpointer: BaseCheckpointSaver[Any] | str | Path | Literal[False] | None = None,
     snapshots: str | Path | Literal[False] | None = None,
+    pool: int | None = None,
     settings: Settings | None = None,
 ) -> Agent:
     """Make an agent.
@@ -116,6 +118,8 @@ def create_agent(
             of its own: a parent graph's is used where there is one.
         snapshots: where the variables and files of threads are kept after each cell: a folder, or a URL that fsspec
             knows (`s3://…`). None is a folder in the user's data folder; False keeps none.
+        pool: boxes that are started now and wait for new threads, whose first cell then runs at once. None is what
+            `ACTLOOP_POOL` says, else 0. They are removed with the sessions.
         settings: what the environment says; read now if not given.
 
     Returns:
@@ -136,17 +140,26 @@ def create_agent(
     if sandbox not in BACKENDS:
         raise ConfigError(f"There is no sandbox {sandbox!r}; choose one of {', '.join(BACKENDS)}.")
     settings = settings or Settings()
+    pool = settings.pool if pool is None else pool
+    if pool < 0:
+        raise ConfigError(f"pool is {pool}; give the number of boxes that shall wait, 0 or more.")
     limits = limits or Limits()
     image = image or settings.image
     functions = [host_function(tool) for tool in tools]
     store = None if snapshots is False else str(snapshots or settings.snapshot_store)
+    chat_model = connect(model, base_url=base_url, settings=settings)
+    saver: Any = checkpointer
+    if checkpointer is None or isinstance(checkpointer, str | Path):
+        saver = open_checkpoints(checkpointer, settings)
+    # Last, because from here on boxes are started.
     sessions = ThreadSessions(
         lambda order: open_session(sandbox, limits=limits, image=image, order=order),
         lambda: session_facts(image),
         store,
         functions,
+        pool=open_pool(pool, sandbox, limits=limits, image=image) if pool else None,
+        tidy=sweep_in_background,
     )
-    chat_model = connect(model, base_url=base_url, settings=settings)
     context = Context(
         model=chat_model,
         sessions=sessions,
@@ -161,8 +174,5 @@ def create_agent(
         functions=tuple(functions),
         images=takes_images(chat_model),
     )
-    saver: Any = checkpointer
-    if checkpointer is None or isinstance(checkpointer, str | Path):
-        saver = open_checkpoints(checkpointer, settings)
     compiled = build_graph(context).compile(checkpointer=saver or None, name="actloop")
     return Agent(sessions=sessions, **vars(compiled))

@@ -12,6 +12,7 @@ from typing import Self
 from actloop.errors import SessionBusy
 from actloop.sandbox.host_functions import HostFunction
 from actloop.sandbox.order import Order
+from actloop.sandbox.pool import Pool
 from actloop.sandbox.session import BoxSession
 from actloop.sandbox.snapshots import Snapshots
 
@@ -26,6 +27,8 @@ class ThreadSessions:
         read_facts: Python version, and installed packages in one line, of the boxes to come.
         store: folder or URL of the snapshots; None where none are made.
         functions: of the host, that cells may call.
+        pool: boxes that are started and wait for a thread; closed with the sessions, for good.
+        tidy: called when the first session has been opened; it may not wait for anything.
     """
 
     def __init__(
@@ -34,11 +37,16 @@ class ThreadSessions:
         read_facts: Callable[[], tuple[str, str]],
         store: str | None = None,
         functions: Sequence[HostFunction] = (),
+        pool: Pool | None = None,
+        tidy: Callable[[], None] | None = None,
     ) -> None:
         self._open = open_session
         self._read_facts = read_facts
         self._store = store
         self._functions = functions
+        self.pool = pool
+        """Boxes that wait for a thread, where any do."""
+        self._tidy = tidy
         self._facts: tuple[str, str] | None = None
         self._lock = threading.Lock()
         self._sessions: dict[str, BoxSession] = {}
@@ -83,11 +91,20 @@ class ThreadSessions:
                 return session
             if session is not None:
                 session.leave()
-            session = self._open(self._order(key, thread, kernel))
+            session = self._for(self._order(key, thread, kernel))
             if self._functions:
                 session.offer(self._functions)
             self._sessions[key] = session
             return session
+
+    def _for(self, order: Order) -> BoxSession:
+        """A box from the pool, where the thread has none yet; else its own, or a new one."""
+        session = self.pool.take(order) if self.pool is not None else None
+        session = session or self._open(order)
+        tidy, self._tidy = self._tidy, None
+        if tidy is not None:
+            tidy()
+        return session
 
     def _order(self, key: str, thread: str, kernel: str) -> Order:
         store = self.snapshots(kernel)
@@ -160,6 +177,8 @@ class ThreadSessions:
             sessions, self._sessions = list(self._sessions.values()), {}
             under_way, self._closing = self._closing, []
         closers = [threading.Thread(target=how, args=(session,)) for session in sessions]
+        if self.pool is not None:
+            closers.append(threading.Thread(target=self.pool.close))
         for closer in closers:
             closer.start()
         for closer in [*under_way, *closers]:

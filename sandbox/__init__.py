@@ -11,5 +11,6 @@ with open_session("docker", limits=Limits(memory="512m")) as session:
 from actloop.config import Limits
 
 from .opening import aopen_session, open_session
+from .sweeping import sweep
 
-__all__ = ["Limits", "aopen_session", "open_session"]
+__all__ = ["Limits", "aopen_session", "open_session", "sweep"]

@@ -16,23 +16,27 @@ from .box_wire import Message
 
 SILENCE_S = 20.0
 """Seconds without a word after which the holder has lost the box to whoever asks for it."""
+UNCLAIMED_S = 120.0
+"""Seconds without a word after which a box that no thread has is of no use to anybody."""
 
 
 class Lease:
     """The holder of a box, and the time it has left.
 
     Args:
-        ttl_s: seconds without work after which the box ends; None where it ends with its stream.
+        ttl_s: seconds without work after which the box ends, once a thread has it; None where it ends with its stream.
     """
 
     def __init__(self, ttl_s: float | None) -> None:
-        self._ttl = ttl_s
+        self.ttl_s = ttl_s
         self._token = ""
         self._heard = self._worked = time.monotonic()
         self.holder: dict[str, Any] = {}
         """Whoever holds the box, as it described itself."""
         self.thread = ""
-        """Thread that the box belongs to; empty while it waits in a pool."""
+        """Key of the thread that has the box; empty while it waits in a pool."""
+        self.title = ""
+        """That thread, as people call it."""
 
     def take(self, message: Message) -> bool:
         """Give the box to whoever asks for it, if it is free.
@@ -50,6 +54,7 @@ class Lease:
         self._token = str(message.get("by"))
         self.holder = message.get("who") or {}
         self.thread = str(message.get("thread") or self.thread)
+        self.title = str(message.get("title") or self.title)
         self.heard(work=True)
         return True
 
@@ -83,5 +88,10 @@ class Lease:
 
     @property
     def ends_at(self) -> float | None:
-        """When the box ends if nothing is done until then, by the monotonic clock; None if it does not."""
-        return None if self._ttl is None else self._worked + self._ttl
+        """When the box ends if nothing is done until then, by the monotonic clock; None if it does not.
+
+        One that waits for a thread has no work to do: signs of life of its holder keep it.
+        """
+        if self.ttl_s is None:
+            return None
+        return self._worked + self.ttl_s if self.thread else self._heard + UNCLAIMED_S

@@ -186,11 +186,14 @@ class Supervisor:
         return {
             "python": self._python,
             "thread": self._lease.thread,
+            "title": self._lease.title,
             "holder": self._lease.holder,
             "silent_s": self._lease.silent_s,
             "idle_s": self._lease.idle_s,
+            "ttl_s": self._lease.ttl_s,
             "point": self._point,
             "running": self._cell.id if self._cell is not None else None,
+            "waits": bool(self._calls.pending),
             "names": worker.names if worker is not None else [],
         }
 

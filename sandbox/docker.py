@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -25,31 +24,26 @@ from docker.types import LogConfig, Ulimit
 from actloop.config import DEFAULT_IMAGE, Limits
 from actloop.errors import SandboxError, SandboxLost, SandboxUnavailable
 
+from .boxes import LABEL, POOL_PREFIX, PREFIX, PROGRAM_S, age_s, attached, box_name, creator, find_box
 from .engine import connect, translate_errors
 from .image import require_image
 from .link import AttachedLink
 from .order import Order
-from .owner import Owner
 from .program import BOOT, WORKSPACE, supervisor_program
 from .session import BoxSession
-from .talk import START_S, facts_of
+from .talk import START_S
 
 USER = "10001:10001"
-LABEL = "actloop"
 TMP_BYTES = 64 << 20
 SHM_BYTES = 32 << 20
 SPARE_FILES = 32
 NAME_ATTEMPTS = 3
 ATTEMPTS = 5
 """Attempts to open a box, where each time it is taken away meanwhile."""
-POOL_PREFIX = "actloop-pool-"
-"""Begins the names of boxes that wait for a thread."""
 SETTLE_S = 10.0
 """Seconds that a box may take to start, or to be gone, when another process has begun either."""
 ATTACH_S = 10.0
 """Seconds that the box of a thread has to answer before it is given up."""
-PROGRAM_S = 2.0
-"""Seconds after its start in which a box is left to the process that started it, which is sending its program."""
 
 
 @cache
@@ -185,7 +179,7 @@ class _Opening:
             time.sleep(0.1)
 
     def _open_new(self) -> BoxSession:
-        prefix = POOL_PREFIX if self.order.pooled else "actloop-"
+        prefix = POOL_PREFIX if self.order.pooled else PREFIX
         for _ in range(NAME_ATTEMPTS):
             container = self._create(f"{prefix}{uuid.uuid4().hex[:12]}")
             if container is not None:
@@ -206,7 +200,7 @@ class _Opening:
     def _start(self, container: Any) -> BoxSession:
         link: AttachedLink | None = None
         try:
-            link = _attached(container)
+            link = attached(container)
             container.start()
             link.send(supervisor_program(self.limits, self.limits.idle_s if self.order.lasting else None))
             return self._session(container, link)
@@ -221,17 +215,21 @@ class _Opening:
         """Attach to a box that runs; None where it does not yet, or not any more."""
         if container.status == "paused":
             container.unpause()
-        elif container.status != "running" or _age_s(container) < PROGRAM_S:
+        elif container.status != "running" or age_s(container) < PROGRAM_S:
             # Another process is starting it, or it is being removed; one that stays so is of no use to anybody.
-            if container.status != "running" and (time.monotonic() > until or creator(container).ended()):
+            if container.status != "running" and (time.monotonic() > until or creator(container.labels).ended()):
                 _remove_quietly(container)
             return None
         try:
-            return self._session(container, _attached(container), ATTACH_S)
+            session = self._session(container, attached(container), ATTACH_S)
         except (SandboxUnavailable, SandboxLost):
             # It never got its program, or hangs; its session has removed it, and closed the client.
             self.client = connect()
             return None
+        if str(container.name) != box_name(self.order.key):
+            # Whoever took it from a pool was killed before it had its name.
+            session.be_named_after(self.order.key)
+        return session
 
     def _session(self, container: Any, link: AttachedLink, start_s: float = START_S) -> BoxSession:
         return BoxSession(
@@ -239,52 +237,13 @@ class _Opening:
             link,
             lambda: _remove(self.client, container),
             self.limits,
+            rename=lambda key: _rename(container, box_name(key)),
             thread=self.order.key,
             title=self.order.thread,
             snapshots=self.order.snapshots,
             every_cell=self.order.every_cell,
             start_s=start_s,
         )
-
-
-def creator(container: Any) -> Owner:
-    """The process that made a container, as its labels say."""
-    labels = {name.removeprefix(f"{LABEL}."): value for name, value in container.labels.items()}
-    pid, started = (int(text) if text.isdigit() else 0 for text in (labels.get("owner", ""), labels.get("started", "")))
-    return Owner(host=labels.get("host", ""), space=labels.get("space", ""), pid=pid, started=started)
-
-
-def box_name(key: str) -> str:
-    """Name of the container of a thread."""
-    return f"actloop-{key}"
-
-
-def find_box(client: docker.DockerClient, key: str) -> Any:
-    """The container of a thread, or None.
-
-    One that came from a pool is renamed after it was given to its thread; until then only the box itself knows.
-    """
-    try:
-        return client.containers.get(box_name(key))
-    except docker.errors.NotFound:
-        pass
-    for box in client.containers.list(filters={"label": f"{LABEL}.pool"}, sparse=True, ignore_removed=True):
-        container = client.containers.get(box.id)
-        if str(container.name).startswith(POOL_PREFIX):
-            facts = facts_of(_attached(container))
-            if facts is not None and facts.get("thread") == key:
-                return container
-    return None
-
-
-def _attached(container: Any) -> AttachedLink:
-    return AttachedLink(container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}))
-
-
-def _age_s(container: Any) -> float:
-    """Seconds since the container was started, by this machine's clock."""
-    started = str(container.attrs["State"]["StartedAt"])[:19]
-    return (datetime.now(UTC) - datetime.fromisoformat(started).replace(tzinfo=UTC)).total_seconds()
 
 
 def _remove_quietly(container: Any) -> None:
@@ -297,3 +256,9 @@ def _remove(client: docker.DockerClient, container: Any) -> None:
     _remove_quietly(container)
     with contextlib.suppress(Exception):
         client.close()
+
+
+def _rename(container: Any, name: str) -> str:
+    with translate_errors("naming the box after its thread"):
+        container.rename(name)
+    return name

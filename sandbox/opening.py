@@ -9,10 +9,12 @@ from typing import Literal, TypeAlias
 from actloop.config import DEFAULT_IMAGE, Limits, Settings
 from actloop.errors import ConfigError
 
+from .boxes import EngineLookup
 from .docker import open_docker_session
 from .engine import connect, translate_errors
 from .image import image_facts
 from .order import Order
+from .pool import Pool
 from .session import BoxSession
 from .snapshot_key import local_key
 from .snapshots import Snapshots
@@ -72,6 +74,18 @@ def aopen_session(
             await session.aclose()
 
     return opened()
+
+
+def open_pool(size: int, backend: str = "auto", *, limits: Limits | None = None, image: str = DEFAULT_IMAGE) -> Pool:
+    """Keep boxes started for threads to come; the first ones are started in the background.
+
+    Args:
+        size: boxes that wait.
+        backend: as for `open_session`.
+        limits: of each box.
+        image: of each box.
+    """
+    return Pool(size, lambda order: open_session(backend, limits=limits, image=image, order=order), EngineLookup())
 
 
 def local_snapshots(where: str | Path | None, name: str) -> Snapshots:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from actloop.config import Limits
-from actloop.errors import FileRefused, SandboxLost, SessionBusy, SnapshotError
+from actloop.errors import FileRefused, SandboxError, SandboxLost, SessionBusy, SnapshotError
 from actloop.protocols import Execution, FileInfo, OnEvent, Restored
 
 from .box_wire import Message
@@ -31,6 +32,10 @@ SNAPSHOT_S = 120.0
 """Seconds that a snapshot which somebody waits for may take."""
 LAST_SNAPSHOT_S = 20.0
 """Seconds to wait for the last snapshot to be stored when a run, or a session, ends."""
+ADOPT_S = 2.0
+"""Seconds that a box from a pool has to answer its thread."""
+
+_log = logging.getLogger("actloop.sandbox")
 
 
 class BoxSession:
@@ -46,6 +51,7 @@ class BoxSession:
         snapshots: gives the store of the thread's snapshots when one is needed.
         every_cell: make a snapshot after each cell.
         start_s: seconds that the box has to answer.
+        rename: names the box after the thread with this key, and says how it is called then.
 
     Raises:
         SandboxUnavailable: the interpreter did not answer in time.
@@ -64,9 +70,12 @@ class BoxSession:
         snapshots: Callable[[], Snapshots] | None = None,
         every_cell: bool = False,
         start_s: float = START_S,
+        rename: Callable[[str], str] | None = None,
     ) -> None:
         self._name = name
         self._remove = remove
+        self._rename = rename
+        self._renaming: threading.Thread | None = None
         self.limits = limits
         self._open_store = snapshots
         self._every_cell = every_cell
@@ -113,6 +122,41 @@ class BoxSession:
     def alive(self) -> bool:
         """Whether the box still answers."""
         return not (self._talk.gone or self._talk.closed)
+
+    def adopt(self, thread: str, title: str, snapshots: Callable[[], Snapshots] | None, every_cell: bool) -> None:
+        """Give the box, which waited in a pool, to a thread for good.
+
+        It is named after its thread while its first cells run; until then the box itself says whose it is.
+
+        Args:
+            thread: key of the thread.
+            title: the thread, as people call it.
+            snapshots: gives the store of the thread's snapshots when one is needed.
+            every_cell: make a snapshot after each cell.
+
+        Raises:
+            SandboxLost, SandboxUnavailable: the box is gone, or does not answer.
+        """
+        self._be_welcomed(self._talk.greet(thread, title or thread, ADOPT_S))
+        self._open_store, self._every_cell = snapshots, every_cell
+        self.be_named_after(thread)
+
+    def be_named_after(self, thread: str) -> None:
+        """Begin to name the box after the thread with this key, which has it."""
+        if self._rename is not None:
+            self._renaming = threading.Thread(target=self._take_name, args=(self._rename, thread))
+            self._renaming.start()
+
+    def _take_name(self, rename: Callable[[str], str], thread: str) -> None:
+        try:
+            self._name = self._talk.name = rename(thread)
+        except SandboxError as error:
+            # The box serves its thread under any name; a later process finds it by what it says of itself.
+            _log.warning("the box %s keeps its name: %s", self._name, error)
+
+    def _end_renaming(self) -> None:
+        if self._renaming is not None:
+            self._renaming.join()
 
     # -- cells ----------------------------------------------------------------------------------------------------
 
@@ -420,6 +464,7 @@ class BoxSession:
             if self._talk.closed:
                 return
             lost = bool(self._talk.holder)
+        self._end_renaming()
         self.settle()
         self._talk.close()
         if not lost:
@@ -434,6 +479,7 @@ class BoxSession:
 
     def detach(self) -> None:
         """Leave the box, with whatever runs in it, to the next process that opens its thread."""
+        self._end_renaming()
         self.settle()
         self._talk.let_go()
 

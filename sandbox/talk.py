@@ -12,7 +12,7 @@ import uuid
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final
 
 from actloop.errors import FileRefused, SandboxError, SandboxLost, SandboxUnavailable, SessionBusy
 
@@ -77,7 +77,7 @@ class Talk:
         until = time.monotonic() + PATIENCE_S
         take = False
         while True:
-            answer = self._say_hello(thread, take, start_s)
+            answer = self._say_hello(thread, title, take, start_s)
             if answer.get("ok"):
                 _beating.add(self)
                 return answer
@@ -95,10 +95,11 @@ class Talk:
             if not take:
                 time.sleep(0.2)
 
-    def _say_hello(self, thread: str, take: bool, start_s: float) -> Message:
+    def _say_hello(self, thread: str, title: str, take: bool, start_s: float) -> Message:
         self._hello = Future()
         # A line end first: whatever a former host left half-written ends here, and is dropped.
-        self._write(b"\n", {"op": "hello", "who": this_process().model_dump(), "thread": thread, "take": take})
+        who = this_process().model_dump()
+        self._write(b"\n", {"op": "hello", "who": who, "thread": thread, "title": title, "take": take})
         try:
             return self._hello.result(start_s)
         except (TimeoutError, SandboxError) as error:
@@ -274,35 +275,3 @@ class _Beating:
 
 
 _beating = _Beating()
-
-
-def facts_of(link: Link, timeout: float = 3.0) -> dict[str, Any] | None:
-    """Ask a box who holds it, without taking hold of it.
-
-    Args:
-        link: a stream of its own to the box; closed afterwards.
-        timeout: seconds to wait.
-
-    Returns:
-        `holder`, `thread`, `idle_s`, `silent_s`, `running`; None where the box does not answer.
-    """
-    token = uuid.uuid4().hex[:12]
-    found: Future[Message] = Future()
-
-    def read() -> None:
-        lines = LineReader()
-        for data in link.receive():
-            for message in lines.feed(data):
-                if message.get("ev") == "who" and message.get("by") == token and not found.done():
-                    found.set_result(message)
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    try:
-        link.send(b"\n" + encode_line({"op": "who", "by": token}))
-        return found.result(timeout)
-    except (OSError, TimeoutError):
-        return None
-    finally:
-        link.close()
-        reader.join(1)
