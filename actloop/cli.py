@@ -238,6 +238,20 @@ def doctor() -> None:
     raise typer.Exit(0 if all(check.ok for check in checks) else 2)
 
 
+@app.command()
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Also boxes of ended processes in which a cell runs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Tell of every box, as JSON.")] = False,
+) -> None:
+    """Remove the sandboxes of processes that have ended. Threads go on from their snapshots."""
+    with _errors_in_one_sentence():
+        from .cleaning import clean
+
+        for line in clean(dry_run, running_too=all, as_json=json):
+            typer.echo(line)
+
+
 @image_app.command("build")
 def image_build(
     source: Annotated[

@@ -21,6 +21,7 @@ from actloop.errors import ImageMissing, SandboxError
 from actloop.protocols import Record
 from actloop.sandbox.engine import connect, translate_errors
 from actloop.sandbox.image import image_facts
+from actloop.sandbox.sweeping import sweep
 
 OLDEST_PYTHON = (3, 11)
 OPENAI_URL = "https://api.openai.com/v1"
@@ -89,6 +90,7 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
         yield _engine(facts)
         yield _limits(facts)
         yield _image(client, settings.image)
+        yield _boxes()
     except SandboxError as error:
         yield _from_error("Docker engine", error)
     finally:
@@ -128,6 +130,13 @@ def _image(client: docker.DockerClient, tag: str) -> Check:
     if facts.python is None:
         return _well("Sandbox image", f"{tag}, not built by actloop: its contents are not known")
     return _well("Sandbox image", f"{tag}: Python {facts.python}, {', '.join(facts.packages)}")
+
+
+def _boxes() -> Check:
+    found = sweep(dry_run=True)
+    garbage = sum(bool(each.reason) for each in found)
+    detail = f"{len(found)} there, {garbage} of them of no use any more"
+    return _well("Boxes", f"{detail}; `actloop gc` removes those" if garbage else detail)
 
 
 def _model(settings: Settings) -> Check:
