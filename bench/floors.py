@@ -1,10 +1,13 @@
 """What to compare with: the engine's own commands, and the least loop that can run code over an attached stream."""
 
+import contextlib
 import struct
 import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
+
+import docker.errors
 
 from actloop.config import DEFAULT_IMAGE, Limits
 from actloop.sandbox.docker import container_options
@@ -77,5 +80,7 @@ class RawLoop:
     def close(self) -> None:
         """Remove the container."""
         self._link.close()
-        self._container.remove(force=True)
+        # The loop ends with its stream, and the container with the loop: it may be going already.
+        with contextlib.suppress(docker.errors.APIError):
+            self._container.remove(force=True)
         self._client.close()
