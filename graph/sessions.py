@@ -149,7 +149,7 @@ class ThreadSessions:
             self._closing = [*(thread for thread in self._closing if thread.is_alive()), closer]
 
     def settle(self, thread: str) -> None:
-        """Wait until the snapshots of a thread that are under way are stored."""
+        """Wait until other processes can find the thread's box, and its snapshots that are under way are stored."""
         for _, session in self._of(thread, ""):
             session.settle()
 

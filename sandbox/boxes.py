@@ -18,6 +18,7 @@ from actloop.protocols import Record
 
 from .engine import connect, translate_errors
 from .link import AttachedLink
+from .naming import finish_naming
 from .owner import Owner, owner_of
 from .visiting import facts_of
 
@@ -95,10 +96,10 @@ def attached(container: Any) -> AttachedLink:
 def find_box(client: docker.DockerClient, key: str) -> Any:
     """The container of a thread, or None.
 
-    One that came from a pool gets its thread's name some milliseconds after its thread; until then only the box itself
-    knows whose it is. So the boxes in pools are asked, except those of a process of this machine that lives: it names
-    its own, and a thread that it runs is not run here. That leaves none to ask where nobody was killed, and the answer
-    costs one request to the engine.
+    One that came from a pool gets its name some milliseconds after its thread; until then only the box itself knows
+    whose it is. So the boxes in pools are asked, except those of a process of this machine that lives: before it frees
+    a thread for others, its box has a name (`BoxSession.settle`). That leaves none to ask where nobody was killed, and
+    the answer costs one request to the engine.
     """
     name = box_name(key)
     found = client.api.containers(all=True, filters={"label": LABEL, "name": [f"^/{name}$", f"^/{POOL_PREFIX}"]})
@@ -138,6 +139,7 @@ class EngineLookup:
             if self._client is None:
                 self._client = connect()
             client = self._client
+        finish_naming(key)
         with translate_errors("looking for the box"):
             return find_box(client, key) is not None
 

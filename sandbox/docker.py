@@ -28,6 +28,7 @@ from .boxes import LABEL, POOL_PREFIX, PREFIX, PROGRAM_S, age_s, attached, box_n
 from .engine import connect, translate_errors
 from .image import require_image
 from .link import AttachedLink
+from .naming import finish_naming
 from .order import Order
 from .program import BOOT, WORKSPACE, supervisor_program
 from .session import BoxSession
@@ -166,6 +167,7 @@ class _Opening:
         if not self.order.key:
             return self._open_new()
         until = time.monotonic() + SETTLE_S
+        finish_naming(self.order.key)
         while True:
             found = find_box(self.client, self.order.key)
             if found is None:

@@ -8,6 +8,7 @@ themselves.
 import atexit
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -50,32 +51,24 @@ class Pool:
         self.size = size
         self._start_box = start_box
         self._lookup = lookup
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._ready: deque[BoxSession] = deque()
         self._coming = 0
-        self._fillers: list[threading.Thread] = []
-        self._closed = threading.Event()
+        self._not_before = 0.0
+        self._failed = False
+        self._closed = False
+        self._fillers = [
+            threading.Thread(target=self._fill, name="actloop pool", daemon=True) for _ in range(min(size, AT_A_TIME))
+        ]
+        for filler in self._fillers:
+            filler.start()
         atexit.register(self.close)
-        self.fill()
 
     @property
     def ready(self) -> int:
         """Boxes that wait now."""
-        with self._lock:
+        with self._changed:
             return sum(session.alive for session in self._ready)
-
-    def fill(self, after_s: float = 0.0) -> None:
-        """Begin to start the boxes that are missing; no more than a few at once.
-
-        Args:
-            after_s: seconds to wait before that.
-        """
-        with self._lock:
-            while not self._closed.is_set() and self._coming < AT_A_TIME and self._missing() > 0:
-                self._coming += 1
-                filler = threading.Thread(target=self._fill, args=(after_s,), name="actloop pool", daemon=True)
-                self._fillers = [*(other for other in self._fillers if other.is_alive()), filler]
-                filler.start()
 
     def take(self, order: Order) -> BoxSession | None:
         """A box for a thread that has none.
@@ -86,11 +79,8 @@ class Pool:
         Returns:
             A session in which nothing has run; None where the thread has a box, or none is ready.
         """
-        if not self.ready:
-            self.fill()
-            return None
         try:
-            if self._lookup.has_box(order.key):
+            if not self._is_ready() or self._lookup.has_box(order.key):
                 return None
         except SandboxError:
             # An engine that does not answer is told by whoever opens a session the long way.
@@ -107,42 +97,61 @@ class Pool:
 
     def close(self) -> None:
         """Remove the boxes that wait, and start no more; safe to repeat, and done at the end of the process."""
-        with self._lock:
-            self._closed.set()
+        with self._changed:
+            self._closed = True
             waiting, self._ready = list(self._ready), deque()
-            fillers, self._fillers = self._fillers, []
+            self._changed.notify_all()
         closers = [threading.Thread(target=session.close) for session in waiting]
         for closer in closers:
             closer.start()
-        for thread in [*closers, *fillers]:
+        for thread in [*closers, *self._fillers]:
             thread.join()
         self._lookup.close()
         atexit.unregister(self.close)
 
+    def _is_ready(self) -> bool:
+        """Whether a box waits; where the start of one has failed, another is tried now that somebody asks."""
+        with self._changed:
+            if self._failed:
+                self._failed = False
+                self._changed.notify_all()
+            return bool(self._ready)
+
     def _next(self) -> BoxSession | None:
-        """Take a box out, whether it lives or not, and see to it that another comes."""
-        with self._lock:
-            session = self._ready.popleft() if self._ready else None
-        self.fill(REFILL_AFTER_S)
-        return session
+        """Take a box out, whether it lives or not; another will take its place."""
+        with self._changed:
+            if not self._ready:
+                return None
+            self._not_before = time.monotonic() + REFILL_AFTER_S
+            self._changed.notify()
+            return self._ready.popleft()
 
-    def _missing(self) -> int:
-        return self.size - len(self._ready) - self._coming
-
-    def _fill(self, after_s: float) -> None:
-        session: BoxSession | None = None
-        try:
-            if not self._closed.wait(after_s):
+    def _fill(self) -> None:
+        """Start boxes while some are missing."""
+        while self._is_wanted():
+            session: BoxSession | None = None
+            try:
                 session = self._start_box(Order(pooled=True))
-        except Exception as error:
-            # Nobody waits for it. A thread that finds no box opens its own, and is told what is wrong.
-            _log.warning("no box could be started for the pool: %s", error)
-        with self._lock:
-            self._coming -= 1
-            kept = session is not None and not self._closed.is_set()
-            if session is not None and kept:
-                self._ready.append(session)
-        if kept:
-            self.fill()
-        elif session is not None:
-            session.close()
+            except Exception as error:
+                # Nobody waits for it. A thread that finds no box opens its own, and is told what is wrong.
+                _log.warning("no box could be started for the pool: %s", error)
+            with self._changed:
+                self._coming -= 1
+                self._failed = session is None
+                closed = self._closed
+                if session is not None and not closed:
+                    self._ready.append(session)
+            if session is not None and closed:
+                session.close()
+
+    def _is_wanted(self) -> bool:
+        """Wait until a box is missing, and promise it; False where the pool is closed."""
+        with self._changed:
+            while not self._closed:
+                missing = self.size - len(self._ready) - self._coming
+                wait_s = self._not_before - time.monotonic()
+                if missing > 0 and not self._failed and wait_s <= 0:
+                    self._coming += 1
+                    return True
+                self._changed.wait(wait_s if missing > 0 and wait_s > 0 else None)
+            return False

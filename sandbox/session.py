@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import contextlib
-import logging
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from actloop.config import Limits
-from actloop.errors import FileRefused, SandboxError, SandboxLost, SessionBusy, SnapshotError
+from actloop.errors import FileRefused, SandboxLost, SessionBusy, SnapshotError
 from actloop.protocols import Execution, FileInfo, OnEvent, Restored
 
 from .box_wire import Message
@@ -21,6 +20,7 @@ from .host_functions import HostFunction, no_such_function, unknown_outcome
 from .keeping import Keeping
 from .link import Link
 from .manifest import Manifest
+from .naming import Naming
 from .restoring import PART, restore
 from .snapshots import Snapshots
 from .talk import START_S, Talk
@@ -34,8 +34,6 @@ LAST_SNAPSHOT_S = 20.0
 """Seconds to wait for the last snapshot to be stored when a run, or a session, ends."""
 ADOPT_S = 2.0
 """Seconds that a box from a pool has to answer its thread."""
-
-_log = logging.getLogger("actloop.sandbox")
 
 
 class BoxSession:
@@ -75,7 +73,7 @@ class BoxSession:
         self._name = name
         self._remove = remove
         self._rename = rename
-        self._renaming: threading.Thread | None = None
+        self._naming: Naming | None = None
         self.limits = limits
         self._open_store = snapshots
         self._every_cell = every_cell
@@ -126,7 +124,7 @@ class BoxSession:
     def adopt(self, thread: str, title: str, snapshots: Callable[[], Snapshots] | None, every_cell: bool) -> None:
         """Give the box, which waited in a pool, to a thread for good.
 
-        It is named after its thread while its first cells run; until then the box itself says whose it is.
+        It is named after its thread a moment later; until then the box itself says whose it is.
 
         Args:
             thread: key of the thread.
@@ -144,19 +142,10 @@ class BoxSession:
     def be_named_after(self, thread: str) -> None:
         """Begin to name the box after the thread with this key, which has it."""
         if self._rename is not None:
-            self._renaming = threading.Thread(target=self._take_name, args=(self._rename, thread))
-            self._renaming.start()
+            self._naming = Naming(thread, self._rename, self._on_name)
 
-    def _take_name(self, rename: Callable[[str], str], thread: str) -> None:
-        try:
-            self._name = self._talk.name = rename(thread)
-        except SandboxError as error:
-            # The box serves its thread under any name; a later process finds it by what it says of itself.
-            _log.warning("the box %s keeps its name: %s", self._name, error)
-
-    def _end_renaming(self) -> None:
-        if self._renaming is not None:
-            self._renaming.join()
+    def _on_name(self, name: str) -> None:
+        self._name = self._talk.name = name
 
     # -- cells ----------------------------------------------------------------------------------------------------
 
@@ -385,7 +374,12 @@ class BoxSession:
             raise SnapshotError(f"The snapshot was not stored within {SNAPSHOT_S:g} s; try again.") from None
 
     def settle(self) -> None:
-        """Wait until the snapshots that are under way are stored, or have failed; at most 20 s."""
+        """Wait until the box can be found, and until the snapshots that are under way are stored, or have failed.
+
+        It takes at most 20 s.
+        """
+        if self._naming is not None:
+            self._naming.finish()
         if self._keeping is not None and self.alive:
             self._keeping.wait(LAST_SNAPSHOT_S)
 
@@ -464,7 +458,8 @@ class BoxSession:
             if self._talk.closed:
                 return
             lost = bool(self._talk.holder)
-        self._end_renaming()
+        if self._naming is not None:
+            self._naming.drop()
         self.settle()
         self._talk.close()
         if not lost:
@@ -479,7 +474,6 @@ class BoxSession:
 
     def detach(self) -> None:
         """Leave the box, with whatever runs in it, to the next process that opens its thread."""
-        self._end_renaming()
         self.settle()
         self._talk.let_go()
 

@@ -16,6 +16,7 @@ from actloop import create_agent
 from actloop.config import DEFAULT_IMAGE, Limits, Settings
 from actloop.errors import ConfigError
 from actloop.graph.sessions import ThreadSessions
+from actloop.sandbox import naming
 from actloop.sandbox import session as session_module
 from actloop.sandbox.boxes import POOL_PREFIX, box_name, find_box
 from actloop.sandbox.docker import open_docker_session
@@ -173,7 +174,7 @@ def test_a_name_that_cannot_be_given_costs_nothing_but_the_name(
     stranger = engine.containers.create(DEFAULT_IMAGE, ["true"], name=box_name(asked.key))
     try:
         with taken(pool, asked) as session:
-            assert eventually(lambda: "keeps its name" in caplog.text)
+            assert eventually(lambda: "could not be named" in caplog.text)
             assert session.id.startswith(POOL_PREFIX)
             assert session.run("1").result == "1"
         stranger.reload()
@@ -321,3 +322,26 @@ def test_a_closed_pool_is_left_by_those_who_come_late(make_pool: MakePool) -> No
     pool.close()
     with ThreadSessions(lambda order: open_session("docker", order=order), session_facts, pool=pool) as late:
         assert late.get("t1").run("1").result == "1"
+
+
+def test_a_thread_that_another_agent_of_this_process_goes_on_with_keeps_its_box(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(naming, "NAME_AFTER_S", 30.0)
+    first = ThreadSessions(lambda order: open_session("docker", order=order), session_facts, pool=filled(make_pool(1)))
+    second = ThreadSessions(lambda order: open_session("docker", order=order), session_facts, pool=filled(make_pool(1)))
+    with first, second:
+        first.get("t1", "secret").run("x = 41")
+        assert second.get("t1", "secret").run("x + 1").result == "42"
+
+
+def test_the_end_of_a_run_waits_until_its_box_can_be_found(
+    engine: docker.DockerClient, make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(naming, "NAME_AFTER_S", 30.0)
+    asked = order()
+    with taken(filled(make_pool(1)), asked) as session:
+        assert session.id.startswith(POOL_PREFIX)
+        session.settle()
+        assert session.id == box_name(asked.key)
+        assert find_box(engine, asked.key) is not None
