@@ -34,7 +34,7 @@ class Orphans:
 @pytest.fixture
 def orphans(engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orphans]:
     """Boxes to remove; the command sees no other than these, whatever is on the engine."""
-    command = [sys.executable, PROGRAM, "idle", "works", "created"]
+    command = [sys.executable, str(PROGRAM), "idle", "works", "created"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         made = Orphans(child.pid, json.loads(child.stdout.readline()))

@@ -13,7 +13,7 @@ import pytest
 from actloop.config import Limits
 from actloop.errors import SandboxLost, SessionBusy
 from actloop.sandbox import open_session
-from actloop.sandbox.docker import box_name
+from actloop.sandbox.boxes import box_name
 from actloop.sandbox.host_functions import HostFunction
 from actloop.sandbox.opening import local_snapshots
 from actloop.sandbox.order import Order

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import docker
 import pytest
+from langchain_core.runnables import RunnableConfig
 
 from actloop import create_agent
 from actloop.config import Limits
@@ -104,7 +105,7 @@ def test_a_thread_goes_on_from_its_snapshot_in_a_new_box(engine: docker.DockerCl
         snapshots=tmp_path / "snapshots",
     )
     thread = f"test-{uuid.uuid4().hex[:8]}"
-    config = {"configurable": {"thread_id": thread}}
+    config: RunnableConfig = {"configurable": {"thread_id": thread}}
 
     def boxes() -> list[str]:
         found = engine.api.containers(all=True, filters={"label": f"actloop.thread={thread}"})

@@ -334,9 +334,14 @@ def test_the_first_session_of_an_agent_sweeps_and_the_others_do_not(open_box: Ca
 
 def test_a_process_sweeps_an_engine_once_and_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     swept: list[str] = []
+
+    def note() -> list[Swept]:
+        swept.append(os.environ["DOCKER_HOST"])
+        return []
+
     monkeypatch.setattr(sweeping, "AFTER_S", 0.0)
     monkeypatch.setattr(sweeping, "_swept", set())
-    monkeypatch.setattr(sweeping, "sweep_useless", lambda: swept.append(os.environ["DOCKER_HOST"]) or [])
+    monkeypatch.setattr(sweeping, "sweep_useless", note)
     for host in ("one", "one", "two", "one"):
         monkeypatch.setenv("DOCKER_HOST", host)
         sweeping.sweep_in_background()
