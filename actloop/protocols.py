@@ -175,6 +175,8 @@ class Restored(Record):
     """Variables that were there at the point and are not now, each with the reason."""
     missing_files: dict[str, str] = {}
     """Files, likewise."""
+    notes: tuple[str, ...] = ()
+    """What is there, and yet not as it was."""
 
 
 class Event(Record):

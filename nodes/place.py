@@ -34,10 +34,13 @@ class Place:
     """Variables that should be there and are not, with the reason."""
     missing_files: dict[str, str] = field(default_factory=dict)
     """Files, likewise."""
+    changed: tuple[str, ...] = ()
+    """What is there, and yet not as it was."""
 
     def notes(self) -> list[str]:
         """What the model is told of what could not be restored, besides the names of variables."""
         notes = [f"{name} could not be restored: {why}" for name, why in list(self.missing.items())[:SHOWN] if why]
+        notes += self.changed[:SHOWN]
         return notes + [f"the file {path} is gone: {why}" for path, why in list(self.missing_files.items())[:SHOWN]]
 
 
@@ -68,7 +71,7 @@ def take_place(state: State, thread: str, kernel: str, context: Context, cell_id
         back = session.restore_nearest(points)
         if names or files or back.point:
             place.became = "restored" if back.point else "lost"
-        place.names, place.files = set(back.names), set(back.files)
+        place.names, place.files, place.changed = set(back.names), set(back.files), back.notes
         place.missing = {name: back.missing.get(name, "") for name in sorted(names - place.names)}
         place.missing_files = {
             path: back.missing_files.get(path, "there is no snapshot of it") for path in sorted(files - place.files)

@@ -57,7 +57,7 @@ def _prepare(state: State, config: RunnableConfig, context: Context) -> Turn | N
 
 def _missing(place: Place) -> str:
     """What the model must know of a sandbox that was started anew; nothing where all is as it was."""
-    if place.became == "kept" or not (place.missing or place.missing_files or place.became == "lost"):
+    if place.became == "kept" or not (place.missing or place.missing_files or place.changed or place.became == "lost"):
         return ""
     gone = f"These variables are gone: {', '.join(place.missing)}." if place.missing else ""
     if place.became == "lost":

@@ -36,18 +36,27 @@ MAX_LINKS = 1024
 class Writer(Interpreter):
     """A fork of an interpreter that writes one snapshot."""
 
-    def __init__(self, channel: Channel, snapshot_id: str, changed: list[str]) -> None:
+    def __init__(self, channel: Channel, snapshot_id: str, changed: list[str], source: Interpreter) -> None:
         super().__init__(channel)
         self.id = snapshot_id
+        self.source = source
         self.has_read = not changed
         """All changed files are read."""
         self.waits = False
         """It waits for leave to go on."""
         self.changed = changed
-        self.parts: dict[str, list[Any]] = {"units": [], "skipped": [], "files": [], "skipped_files": []}
+        self.parts: dict[str, list[Any]] = {
+            "units": [],
+            "skipped": [],
+            "files": [],
+            "skipped_files": [],
+            "notes": [],
+        }
         self.digests: set[str] = set()
         self.rest: Message = {}
         """The parts of the manifest that the supervisor knows itself."""
+        self.variable = ""
+        """The variable that it is looking at."""
 
 
 class Saving:
@@ -75,6 +84,7 @@ class Saving:
         self._kept: dict[str, tuple[Stamp, Message]] = {}
         self._stored: set[str] = set()
         self._unconfirmed: dict[str, set[str]] = {}
+        self._refused: dict[str, str] = {}
 
     # -- what the supervisor asks ---------------------------------------------------------------------------------
 
@@ -103,15 +113,24 @@ class Saving:
         source = self._interpreters.copy or self._interpreters.worker
         if self._asked is None or source is None or len(self._interpreters.writers) >= MAX_WRITERS:
             return
+        snapshot_id, self._asked = self._asked, None
         self._interpreters.saves = True
+        self._fork(source, snapshot_id)
+
+    def _fork(self, source: Interpreter, snapshot_id: str) -> None:
         stamps = self._files.stamps()
         self._kept = {path: kept for path, kept in self._kept.items() if stamps.get(path) == kept[0]}
         changed = [path for path in stamps if path not in self._kept]
         ours, theirs = sockets()
-        writer = Writer(Channel(ours), self._asked, changed)
-        self._asked = None
+        writer = Writer(Channel(ours), snapshot_id, changed, source)
+        order = {
+            "op": "snapshot",
+            "paths": changed,
+            "transfer": self._files.transfer,
+            "size": self._size,
+            "refused": self._refused,
+        }
         try:
-            order = {"op": "snapshot", "paths": changed, "transfer": self._files.transfer, "size": self._size}
             source.channel.send(order, (theirs.fileno(),))
         except OSError:
             writer.channel.close()
@@ -139,8 +158,10 @@ class Saving:
 
         Args:
             why: in words.
-            holding_up: only those that the next cell waits for.
+            holding_up: only those that the next cell waits for; otherwise nothing of the session is left either.
         """
+        if not holding_up:
+            self._kept, self._refused, self._stored, self._unconfirmed = {}, {}, set(), {}
         asked, self._asked = self._asked, None
         if asked is not None:
             self._host.send({"ev": "snapshot", "id": asked, "error": why})
@@ -188,12 +209,25 @@ class Saving:
                 self._on_message(writer, message)
         if not alive and writer in self._interpreters.writers:
             self._drop(writer)
+            self._on_death(writer)
+
+    def _on_death(self, writer: Writer) -> None:
+        """Begin again without the variable that ended the writer; it is left out of later snapshots as well."""
+        known = writer.variable in self._refused
+        if writer.variable:
+            self._refused[writer.variable] = "keeping it ended the process that did so"
+        copy = self._interpreters.copy
+        if writer.variable and not known and copy is not None and writer.source is copy:
+            self._fork(copy, writer.id)
+        else:
             self._fail(writer, "the process that wrote it ended, for example for want of memory")
 
     def _on_message(self, writer: Writer, message: Message) -> None:
         op = message.get("op")
         if op == "writer":
             writer.pid = int(message.get("pid") or 0)
+        elif op == "begin":
+            writer.variable = str(message.get("name"))
         elif op == "offer":
             digests = [str(digest) for digest in message.get("digests") or []]
             places = [

@@ -39,7 +39,8 @@ class Writer:
 
     Args:
         channel: to the supervisor.
-        message: `paths` of the files to read; `transfer`, bytes of one file; `size`, bytes of the snapshot.
+        message: `paths` of the files to read; `transfer`, bytes of one file; `size`, bytes of the snapshot;
+            `refused`, variables to leave out, with the reason.
     """
 
     def __init__(self, channel: Channel, message: dict[str, Any]) -> None:
@@ -47,6 +48,7 @@ class Writer:
         self._paths = [str(path) for path in message["paths"]]
         self._transfer = int(message["transfer"])
         self._left = int(message["size"])
+        self._refused = {str(name): str(why) for name, why in message["refused"].items()}
 
     def write(self, root: str, namespace: dict[str, Any], memory: Memory, settings: Any) -> None:
         """Hand over files, then settings and variables.
@@ -64,14 +66,21 @@ class Writer:
         parts = carried("box_variables")
         self._unit([SESSION_UNIT], [], [carried("box_settings").pack(settings)])
         limits = parts.SaveLimits(variable=self._transfer, total=self._left, cpu_s=CPU_S)
-        for item in parts.save(namespace, limits, memory.class_cells):
+        for item in parts.save(namespace, limits, memory.class_cells, self._begin, self._refused):
             if isinstance(item, parts.Skipped):
                 self._say("skipped", name=item.name, type=item.type, why=item.why)
             else:
                 self._unit(item.names, item.needs, item.contents)
+                for note in item.notes:
+                    self._say("notes", text=note)
         self._channel.send({"op": "end", "python": sys.version.split()[0]})
 
+    def _begin(self, name: str) -> None:
+        """Say which variable comes next: if this process ends then, it is the one to blame."""
+        self._channel.send({"op": "begin", "name": name})
+
     def _say(self, op: str, **of: Any) -> None:
+        """Say an entry of one of the manifest's lists."""
         self._channel.send({"op": op, "of": of})
 
     def _file(self, root: str, path: str) -> None:

@@ -27,6 +27,7 @@ MAX_FILES = 4096
 MAX_LINKS = 1024
 MAX_NAMES = 5000
 """Variables at most; the same for variables that are left out."""
+MAX_NOTES = 100
 MAX_CHUNKS = 1 << 16
 """Chunks, and contents, that one snapshot may name."""
 MAX_TEXT = 200
@@ -134,6 +135,12 @@ class KeptFile(Record):
         return self
 
 
+class Note(Record):
+    """Something that is kept, and yet not as it was."""
+
+    text: Text
+
+
 class SkippedFile(Record):
     """A file that is not in the snapshot. Its path is only shown: it may be the very reason."""
 
@@ -164,6 +171,7 @@ class Manifest(Record):
     skipped: Annotated[tuple[SkippedName, ...], Field(max_length=MAX_NAMES), _by("name", "type", "why")] = ()
     files: Annotated[tuple[KeptFile, ...], Field(max_length=MAX_FILES), _by("path")] = ()
     skipped_files: Annotated[tuple[SkippedFile, ...], Field(max_length=MAX_FILES), _by("path", "size", "why")] = ()
+    notes: Annotated[tuple[Note, ...], Field(max_length=MAX_NOTES), _by("text")] = ()
     folders: Annotated[tuple[Path, ...], Field(max_length=MAX_FILES), _SORTED] = ()
     """Folders with nothing in them; all others follow from the files."""
     links: Annotated[tuple[tuple[Path, Target], ...], Field(max_length=MAX_LINKS), _SORTED] = ()

@@ -29,6 +29,7 @@ _LISTS: dict[str, Callable[[Any], str]] = {
     "skipped_files": lambda file: file["path"],
     "folders": lambda path: path,
     "links": lambda link: link[0],
+    "notes": lambda note: note["text"],
 }
 """The lists of a manifest, and what names an entry in each."""
 _MAGIC = b"actloop snapshot 1\n"

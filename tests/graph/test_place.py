@@ -88,7 +88,8 @@ def test_a_box_that_vanishes_in_a_cell_is_reported_and_the_files_are_put_again(
     model = ScriptedModel(
         [
             cell("x = 5"),
-            cell("import time\ntime.sleep(2)  # the snapshot of x is stored meanwhile\nprint('on', flush=True)\ntime.sleep(20)"),
+            # The snapshot of x is stored meanwhile.
+            cell("import time\ntime.sleep(2)\nprint('on', flush=True)\ntime.sleep(20)"),
             cell("print('x' in globals(), open('in.txt').read())"),
             "FINAL ANSWER: done",
         ]
