@@ -66,10 +66,8 @@ class Agent(CompiledStateGraph[State, None, Input, Result]):
                 yield config
         else:
             thread = f"run-{uuid.uuid4().hex[:12]}"
-            try:
+            with self.sessions.transient(thread):
                 yield merge_configs(config, {"configurable": {"thread_id": thread}})
-            finally:
-                self.sessions.drop(thread)
 
     def _lease(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
         """What keeps other processes off the thread; nothing where the saver knows no such thing."""

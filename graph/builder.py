@@ -1,5 +1,8 @@
 """The graph: six nodes, and one for approvals. `create_agent` makes it ready to run."""
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,6 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from actloop.config import Budget, Limits, Settings
@@ -146,7 +150,7 @@ def create_agent(
     limits = limits or Limits()
     image = image or settings.image
     functions = [host_function(tool) for tool in tools]
-    store = None if snapshots is False else str(snapshots or settings.snapshot_store)
+    store = _snapshot_store(snapshots, checkpointer, settings)
     chat_model = connect(model, base_url=base_url, settings=settings)
     saver: Any = checkpointer
     if checkpointer is None or isinstance(checkpointer, str | Path):
@@ -176,3 +180,16 @@ def create_agent(
     )
     compiled = build_graph(context).compile(checkpointer=saver or None, name="actloop")
     return Agent(sessions=sessions, **vars(compiled))
+
+
+def _snapshot_store(
+    snapshots: str | Path | Literal[False] | None, checkpointer: object, settings: Settings
+) -> str | None:
+    """Folder or URL of the snapshots; what nobody can find again goes with this process."""
+    if snapshots is False:
+        return None
+    if snapshots is None and isinstance(checkpointer, InMemorySaver):
+        folder = tempfile.mkdtemp(prefix="actloop-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+    return str(snapshots or settings.snapshot_store)

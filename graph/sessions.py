@@ -52,6 +52,7 @@ class ThreadSessions:
         self._sessions: dict[str, BoxSession] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._running: set[tuple[str, str]] = set()
+        self._transient: set[str] = set()
         self._closing: list[threading.Thread] = []
         _ALL.add(self)
 
@@ -77,6 +78,16 @@ class ThreadSessions:
         finally:
             with self._lock:
                 self._running.discard((thread, part))
+
+    @contextlib.contextmanager
+    def transient(self, thread: str) -> Iterator[None]:
+        """Let a thread be one that nobody can go on with: its box ends with its run, and with this process."""
+        self._transient.add(thread)
+        try:
+            yield
+        finally:
+            self.drop(thread)
+            self._transient.discard(thread)
 
     def get(self, thread: str, kernel: str = "") -> BoxSession:
         """The thread's session; see `actloop.nodes.context.Sessions`. Without a kernel, one that is open is taken."""
@@ -107,6 +118,8 @@ class ThreadSessions:
         return session
 
     def _order(self, key: str, thread: str, kernel: str) -> Order:
+        if thread in self._transient:
+            return Order(thread=thread)
         store = self.snapshots(kernel)
         if store is None:
             return Order(key=key, thread=thread)
@@ -119,21 +132,27 @@ class ThreadSessions:
             kernel: secret of the thread. It stands in the checkpoint, and whoever can read that may read the
                 snapshots: so they can be used on any machine that has both stores.
         """
-        if self._store is None or not kernel:
-            return None
-        return Snapshots(self._store, _derived(kernel, "folder")[:32], bytes.fromhex(_derived(kernel, "signature")))
+        return None if self._store is None or not kernel else snapshots_of(kernel, self._store)
 
     def has(self, thread: str, kernel: str = "") -> bool:
         """Whether the thread has a session here that answers; without a kernel, whichever it is."""
         return any(session.alive for _, session in self._of(thread, kernel))
 
-    def drop(self, thread: str, kernel: str = "") -> None:
-        """Close the thread's session, if it has one here, without waiting for its box to be removed."""
+    def drop(self, thread: str, kernel: str = "", wait: bool = False) -> None:
+        """Close the thread's session, if it has one here.
+
+        Args:
+            thread: its id.
+            kernel: its secret; without it, whichever sessions it has.
+            wait: until the box is removed.
+        """
         for key, session in self._of(thread, kernel):
             with self._lock:
                 self._sessions.pop(key, None)
                 self._opening.pop(key, None)
-            self._close_later(session)
+            closer = self._close_later(session)
+            if wait:
+                closer.join()
 
     def _of(self, thread: str, kernel: str) -> list[tuple[str, BoxSession]]:
         with self._lock:
@@ -142,11 +161,12 @@ class ThreadSessions:
                 return [(key, self._sessions[key])] if key in self._sessions else []
             return [(key, session) for key, session in self._sessions.items() if key.startswith(_prefix(thread))]
 
-    def _close_later(self, session: BoxSession) -> None:
+    def _close_later(self, session: BoxSession) -> threading.Thread:
         closer = threading.Thread(target=session.close, name=f"actloop close {session.id}")
         closer.start()
         with self._lock:
             self._closing = [*(thread for thread in self._closing if thread.is_alive()), closer]
+        return closer
 
     def settle(self, thread: str) -> None:
         """Wait until other processes can find the thread's box, and its snapshots that are under way are stored."""
@@ -191,6 +211,11 @@ class ThreadSessions:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def snapshots_of(kernel: str, store: str) -> Snapshots:
+    """The snapshots of the threads that share a kernel."""
+    return Snapshots(store, _derived(kernel, "folder")[:32], bytes.fromhex(_derived(kernel, "signature")))
 
 
 def box_key(thread: str, kernel: str) -> str:

@@ -111,6 +111,11 @@ def head_of(graph: Graph, thread: str) -> StateSnapshot:
     return state
 
 
+def kernel_of(graph: Graph, thread: str) -> str:
+    """The secret of a thread; empty where it has none."""
+    return str(state_of(graph, thread).values.get("kernel") or "")
+
+
 def infos_of(saver: Saver) -> list[ThreadInfo]:
     """All threads, the one that was used last first."""
     reader = reader_of(saver)

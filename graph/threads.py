@@ -14,18 +14,20 @@ saver, the path of a SQLite file, a URL as `create_agent` takes it, or None for 
 """
 
 import uuid
-from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, cast
 
 from langgraph.types import Command, StateSnapshot
 
+from actloop.config import Settings
 from actloop.errors import ConfigError
+from actloop.sandbox.opening import remove_box
 
 from .agent import Agent
 from .builder import create_agent
 from .copying import copy_branch
 from .history import TurnInfo, branch_of, turns_of
-from .sessions import ThreadSessions, hold_everywhere
+from .sessions import box_key, hold_everywhere, snapshots_of
 from .thread_store import (
     Checkpoints,
     Graph,
@@ -35,13 +37,14 @@ from .thread_store import (
     held,
     ids_of,
     infos_of,
+    kernel_of,
     opened,
     reader_of,
     state_of,
     unknown,
 )
 
-__all__ = ["ThreadInfo", "TurnInfo", "find", "forget", "fork", "ls", "question", "resume", "rm", "show"]
+__all__ = ["ThreadInfo", "TurnInfo", "find", "fork", "ls", "question", "resume", "rm", "show"]
 
 _NO_ANSWER: Any = object()
 
@@ -142,36 +145,33 @@ def fork(thread: str, at: int | None = None, name: str | None = None, checkpoint
     return target
 
 
-def rm(thread: str, checkpoints: Checkpoints = None) -> None:
-    """Delete a thread: its box, where this process holds one, and its checkpoints.
+def rm(thread: str, checkpoints: Checkpoints = None, snapshots: str | Path | None = None) -> None:
+    """Delete a thread: its checkpoints, its box, and its snapshots unless another thread goes on from them.
 
     Files that its runs made stay in the artifacts, which keep each content once for all threads.
 
     Args:
         thread: id.
         checkpoints: the store.
+        snapshots: folder or URL of the snapshots; None is what the settings say.
 
     Raises:
         ConfigError: there is no such thread.
         SessionBusy: it has a run that goes on, here or, where the store knows that, in another process.
+        SnapshotError: its snapshots cannot be deleted; the thread is still there.
     """
     with opened(checkpoints) as saver:
-        kernel = head_of(reader_of(saver), thread).values.get("kernel")
+        reader = reader_of(saver)
+        kernel = head_of(reader, thread).values.get("kernel") or ""
+        shared = any(kernel_of(reader, other) == kernel for other in ids_of(saver) if other != thread)
         with hold_everywhere(thread) as everyone, held(saver, thread):
-            forget(kernel, thread, everyone)
+            for sessions in everyone:
+                sessions.drop(thread, kernel, wait=True)
+            if kernel:
+                remove_box(box_key(thread, kernel))
+                if not shared:
+                    snapshots_of(kernel, str(snapshots or Settings().snapshot_store)).delete()
             saver.delete_thread(thread)
-
-
-def forget(kernel: str | None, thread: str, holders: Iterable[ThreadSessions]) -> None:
-    """Remove what a thread has besides its checkpoints.
-
-    Args:
-        kernel: the secret name under which the thread and its forks keep theirs; None where it has none yet.
-        thread: id.
-        holders: all of this process that may have a session of the thread.
-    """
-    for sessions in holders:
-        sessions.drop(thread, kernel or "")
 
 
 def find(beginning: str, checkpoints: Checkpoints = None) -> str:

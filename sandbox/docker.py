@@ -39,7 +39,7 @@ TMP_BYTES = 64 << 20
 SHM_BYTES = 32 << 20
 SPARE_FILES = 32
 NAME_ATTEMPTS = 3
-ATTEMPTS = 5
+ATTEMPTS = 4
 """Attempts to open a box, where each time it is taken away meanwhile."""
 SETTLE_S = 10.0
 """Seconds that a box may take to start, or to be gone, when another process has begun either."""
@@ -141,7 +141,10 @@ def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, order: Order
             except SandboxLost:
                 # Somebody removed the box, this one or the one before it, while we were at it.
                 if attempt == ATTEMPTS:
-                    raise
+                    raise SandboxUnavailable(
+                        f"The interpreter in the box did not start: {ATTEMPTS} boxes ended at once. Check that the image "
+                        "has Python 3.9 or later (actloop doctor)."
+                    ) from None
                 time.sleep(0.1 * attempt)
                 opening.client.close()
                 opening.client = connect()
@@ -264,3 +267,18 @@ def _rename(container: Any, name: str) -> str:
     with translate_errors("naming the box after its thread"):
         container.rename(name)
     return name
+
+
+def remove_docker_box(key: str) -> None:
+    """Remove the box of a thread, if this engine has one; where there is no engine there is none."""
+    try:
+        client = connect()
+    except SandboxUnavailable:
+        return
+    try:
+        with translate_errors("removing the box"):
+            found = find_box(client, key)
+        if found is not None:
+            _remove_quietly(found)
+    finally:
+        client.close()

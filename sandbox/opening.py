@@ -10,7 +10,7 @@ from actloop.config import DEFAULT_IMAGE, Limits, Settings
 from actloop.errors import ConfigError
 
 from .boxes import EngineLookup
-from .docker import open_docker_session
+from .docker import open_docker_session, remove_docker_box
 from .engine import connect, translate_errors
 from .image import image_facts
 from .order import Order
@@ -97,6 +97,11 @@ def local_snapshots(where: str | Path | None, name: str) -> Snapshots:
     """
     settings = Settings()
     return Snapshots(str(where or settings.snapshot_store), name, local_key(settings.data_dir / "snapshot.key"))
+
+
+def remove_box(key: str) -> None:
+    """Remove the box of a thread, wherever there is one; see `Order.key`."""
+    remove_docker_box(key)
 
 
 def session_facts(image: str = DEFAULT_IMAGE) -> tuple[str, str]:

@@ -42,7 +42,7 @@ class OneBox(ThreadSessions):
     def __init__(self, box: BoxSession, facts: tuple[str, str]) -> None:
         super().__init__(lambda order: box, lambda: facts)
 
-    def drop(self, thread: str, kernel: str = "") -> None:
+    def drop(self, thread: str, kernel: str = "", wait: bool = False) -> None:
         for key, _ in self._of(thread, kernel):
             self._sessions.pop(key)
 

@@ -44,7 +44,8 @@ def test_variables_functions_classes_and_files_are_as_good_as_before(pair: tuple
     back = second.restore(first.snapshot())
     assert back.missing == back.missing_files == {}
     assert set(back.names) == {"json", "os", "x", "y", "f", "C", "c", "z"}
-    then = "z = 100\ny.append(2)\nf(), type(c) is C, json.dumps(c.size), sorted(os.listdir('deep')), open('deep/link').read()"
+    values = "f(), type(c) is C, json.dumps(c.size), sorted(os.listdir('deep')), open('deep/link').read()"
+    then = f"z = 100\ny.append(2)\n{values}"
     assert second.run(then).result == "(102, True, '3', ['a.txt', 'empty', 'link'], 'a')"
     look = "oct(os.stat('deep/a.txt').st_mode & 0o777), os.path.lexists('out')"
     assert second.run(look).result == "('0o600', False)"
