@@ -208,7 +208,7 @@ class _Opening:
             link = attached(container)
             container.start()
             link.send(supervisor_program(self.limits, self.limits.idle_s if self.order.lasting else None))
-            return self._session(container, link)
+            return self._session(container, link, START_S)
         except BaseException:
             # Whatever went wrong after the container was made must not leave it behind.
             if link is not None:
@@ -236,7 +236,7 @@ class _Opening:
             session.be_named_after(self.order.key)
         return session
 
-    def _session(self, container: Any, link: AttachedLink, start_s: float = START_S) -> BoxSession:
+    def _session(self, container: Any, link: AttachedLink, start_s: float) -> BoxSession:
         return BoxSession(
             str(container.name),
             link,

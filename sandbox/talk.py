@@ -97,12 +97,15 @@ class Talk:
 
     def _say_hello(self, thread: str, title: str, take: bool, start_s: float) -> Message:
         self._hello = Future()
-        # A line end first: whatever a former host left half-written ends here, and is dropped.
-        who = this_process().model_dump()
-        self._write(b"\n", {"op": "hello", "who": who, "thread": thread, "title": title, "take": take})
         try:
+            # A line end first: whatever a former host left half-written ends here, and is dropped.
+            who = this_process().model_dump()
+            self._write(b"\n", {"op": "hello", "who": who, "thread": thread, "title": title, "take": take})
             return self._hello.result(start_s)
         except (TimeoutError, SandboxError) as error:
+            if isinstance(error, SandboxLost):
+                # What it said of its end may still be on its way.
+                self._reader.join(1)
             complaint = self._link.complaint.splitlines()[-2:]
             if isinstance(error, SandboxLost) and not complaint:
                 raise SandboxLost(f"The box {self.name} ended while it started. Try again.") from None

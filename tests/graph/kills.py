@@ -3,10 +3,11 @@
 Where the container is killed the cell in it is lost, which the model is told and does again: its calls to the host may
 come twice then, but variables and files are those of the last snapshot, so that they cannot.
 
-`python -m tests.graph.kills TIMES [CHECKPOINTS]` prints one line for each kill; without CHECKPOINTS a SQLite file is
-used. What is killed is the process of the host, or with `--boxes` the container.
+`python -m tests.graph.kills TIMES [sqlite|postgres] [--boxes]` prints one line for each kill. What is killed is the
+process of the host, or with `--boxes` the container.
 """
 
+import contextlib
 import random
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import docker
 
+from bench.postgres import PostgresServer
 from tests.graph.kill_program import RIGHT, TURNS
 
 PROGRAM = "tests.graph.kill_program"
@@ -103,23 +105,27 @@ def _result(folder: Path, after_s: float, said: str, thread: str) -> Killed:
     return Killed(after_s, said.strip(), calls.read_text().split() if calls.exists() else [], left)
 
 
-def main(times: int, checkpoints: str | None, boxes: bool) -> int:
+def main(times: int, store: str, boxes: bool) -> int:
     """Kill so many runs, and print what became of each.
 
     Returns:
-        How many were not whole.
+        How many were not as if nothing had been killed.
     """
-    bad = 0
-    for number in range(times):
-        with tempfile.TemporaryDirectory() as folder:
-            killed = (kill_box if boxes else kill_host)(Path(folder), random.uniform(1.0, 6.0), checkpoints)
-        good = killed.right if boxes else killed.once
-        bad += not good
-        print(number + 1, "ok " if good else "BAD", killed, flush=True)
-    print(f"{times - bad} of {times} whole")
+    bad = killed_at_all = 0
+    with contextlib.ExitStack() as stack:
+        checkpoints = stack.enter_context(PostgresServer()).create("kills") if store == "postgres" else None
+        for number in range(times):
+            with tempfile.TemporaryDirectory() as folder:
+                killed = (kill_box if boxes else kill_host)(Path(folder), random.uniform(0.5, 5.0), checkpoints)
+            good = killed.right if boxes else killed.once
+            bad += not good
+            killed_at_all += killed.after_s >= 0
+            print(number + 1, "ok " if good else "BAD", killed, flush=True)
+    what = "boxes" if boxes else "processes"
+    print(f"{times - bad} of {times} runs on {store} as if nothing had happened; {killed_at_all} {what} killed in time")
     return bad
 
 
 if __name__ == "__main__":
     given = [argument for argument in sys.argv[1:] if argument != "--boxes"]
-    sys.exit(bool(main(int(given[0]), given[1] if given[1:] else None, "--boxes" in sys.argv)))
+    sys.exit(bool(main(int(given[0]), given[1] if given[1:] else "sqlite", "--boxes" in sys.argv)))

@@ -20,7 +20,6 @@ from actloop.errors import ConfigError, ImageMissing, SandboxError, SandboxLost,
 from actloop.sandbox import aopen_session, open_session, program
 from actloop.sandbox import docker as docker_box
 from actloop.sandbox import session as session_module
-from actloop.sandbox import talk as talk_module
 from actloop.sandbox.engine import connect
 from actloop.sandbox.program import BOOT
 from actloop.sandbox.session import BoxSession
@@ -111,7 +110,7 @@ def test_an_interpreter_that_does_not_start_is_told_and_leaves_no_box(
     image: str, monkeypatch: pytest.MonkeyPatch, boot: str, complaint: str
 ) -> None:
     monkeypatch.setattr(docker_box, "BOOT", boot)
-    monkeypatch.setattr(talk_module, "START_S", 2.0)
+    monkeypatch.setattr(docker_box, "START_S", 2.0)
     with pytest.raises(SandboxUnavailable, match=complaint):
         open_session("docker")
 
