@@ -313,6 +313,10 @@ class Session(Protocol):
         """
         ...
 
+    def settle(self, timeout: float = 20.0) -> None:
+        """Wait until the snapshots that are under way are stored, or have failed, or `timeout` seconds have passed."""
+        ...
+
     def restore_nearest(self, points: Sequence[str]) -> Restored:
         """Bring variables and files back to the newest of these points of which there is a snapshot, or empty the box.
 

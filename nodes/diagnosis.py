@@ -9,7 +9,7 @@ _BY_OUTCOME = {
     "out_of_memory": "It needed more memory than there is. Read or keep less: chosen columns, chunks, smaller types.",
     "crashed": "The interpreter itself broke. Avoid the call that broke it, or do the work another way.",
     "exit": "The cell left the interpreter. Let it run to its end instead, without exit or os._exit.",
-    "lost": "The sandbox was replaced by a new one. Load the data again before you go on.",
+    "lost": "The sandbox was replaced. Make again what is told above to be missing, then send the cell again.",
 }
 
 _BY_ERROR: tuple[tuple[str, str], ...] = (

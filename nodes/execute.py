@@ -4,14 +4,14 @@ import asyncio
 import mimetypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
-from actloop.errors import FileRefused, SandboxError
+from actloop.errors import FileRefused, SandboxError, SandboxLost
 from actloop.protocols import Display, Event, Execution, Session
 from actloop.state import Artifact, Change, State, change
 
@@ -23,6 +23,10 @@ from .run import Run, end, run_of, usable
 
 Next = Command[Literal["observe", "__end__"]]
 
+Ran: TypeAlias = tuple[Session, Place, Execution]
+"""The session after a cell, where it stood before it, and the record."""
+_ATTEMPTS = (False, False, True)
+"""To find a box that lasts until the cell has begun; True is the last one."""
 MAX_KEPT = 256 << 20
 """Bytes of files that one cell may add to the artifacts."""
 
@@ -61,34 +65,57 @@ def execute(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """
     task = _task(state, config, context)
     try:
-        session, place = task.place()
-        execution = (
-            session.follow(task.cell_id, on_event=task.tell)
-            if session.knows(task.cell_id)
-            else session.run(task.code, cell_id=task.cell_id, on_event=task.tell)
-        )
-        if execution.outcome == "lost":
-            session, place, execution = _after_loss(task, session, execution)
-        return _after(task, session, place, execution)
+        for last in _ATTEMPTS:
+            try:
+                return _after(task, *_run(task))
+            except SandboxLost:
+                # The box went away before the cell began.
+                if last:
+                    raise
     except SandboxError as error:
         return _failed(task, error)
+    raise AssertionError
 
 
 async def aexecute(state: State, config: RunnableConfig, *, context: Context) -> Next:
     """`execute` for async callers; cancelling the task interrupts the cell."""
     task = _task(state, config, context)
     try:
-        session, place = await asyncio.to_thread(task.place)
-        execution = await (
-            session.afollow(task.cell_id, on_event=task.tell)
-            if session.knows(task.cell_id)
-            else session.arun(task.code, cell_id=task.cell_id, on_event=task.tell)
-        )
-        if execution.outcome == "lost":
-            session, place, execution = await asyncio.to_thread(_after_loss, task, session, execution)
-        return await asyncio.to_thread(_after, task, session, place, execution)
+        for last in _ATTEMPTS:
+            try:
+                return await asyncio.to_thread(_after, task, *await _arun(task))
+            except SandboxLost:
+                if last:
+                    raise
     except SandboxError as error:
         return _failed(task, error)
+    raise AssertionError
+
+
+def _run(task: Task) -> Ran:
+    session, place, undone = _begun(task)
+    if undone is not None:
+        return session, place, undone
+    execution = (
+        session.follow(task.cell_id, on_event=task.tell)
+        if session.knows(task.cell_id)
+        else session.run(task.code, cell_id=task.cell_id, on_event=task.tell)
+    )
+    return (session, place, execution) if execution.outcome != "lost" else _after_loss(task, session, execution)
+
+
+async def _arun(task: Task) -> Ran:
+    session, place, undone = await asyncio.to_thread(_begun, task)
+    if undone is not None:
+        return session, place, undone
+    execution = await (
+        session.afollow(task.cell_id, on_event=task.tell)
+        if session.knows(task.cell_id)
+        else session.arun(task.code, cell_id=task.cell_id, on_event=task.tell)
+    )
+    if execution.outcome != "lost":
+        return session, place, execution
+    return await asyncio.to_thread(_after_loss, task, session, execution)
 
 
 def _task(state: State, config: RunnableConfig, context: Context) -> Task:
@@ -106,7 +133,19 @@ def _failed(task: Task, error: SandboxError) -> Next:
     return end("sandbox_error", str(error), task.run)
 
 
-def _after_loss(task: Task, lost: Session, execution: Execution) -> tuple[Session, Place, Execution]:
+def _begun(task: Task) -> tuple[Session, Place, Execution | None]:
+    """The session, where it stands; and a record where the cell must not run.
+
+    The model wrote the cell for a state that is not there any more, if cells before it were lost with their box.
+    """
+    session, place = task.place()
+    if not place.undone:
+        return session, place, None
+    why = "the box was lost before this cell, which was not run"
+    return session, place, Execution(cell_id=task.cell_id, outcome="lost", exit_code=None, notes=(why,))
+
+
+def _after_loss(task: Task, lost: Session, execution: Execution) -> Ran:
     """Look whether only the stream was lost and the cell goes on; otherwise bring back the state before it."""
     names, files = sorted(task.state.get("names") or []), sorted(task.state.get("workspace") or [])
     gone = Place("lost", missing=dict.fromkeys(names, ""), missing_files=dict.fromkeys(files, "its box is gone"))
@@ -145,7 +184,7 @@ def _after(task: Task, session: Session, place: Place, execution: Execution) -> 
         update={
             "execution": plain(_masked(bare.model_dump(mode="json"), task.context.secrets)),
             "unplaced": [],
-            "points": after(task.state, execution),
+            "points": after(place, execution),
             "names": change(task.state.get("names") or (), names),
             "workspace": change(task.state.get("workspace") or (), workspace),
             "artifacts": Change(added=kept),

@@ -17,6 +17,8 @@ from .context import Context, input_files
 
 MAX_POINTS = 16
 """Points that the state remembers."""
+SETTLE_S = 2.0
+"""Seconds to wait at most, before a cell runs, for the snapshot of the one before it to be stored."""
 SHOWN = 8
 """Reasons that are told."""
 
@@ -36,11 +38,20 @@ class Place:
     """Files, likewise."""
     changed: tuple[str, ...] = ()
     """What is there, and yet not as it was."""
+    points: list[str] = field(default_factory=list)
+    """Ids of the last cells whose effects are there, oldest first."""
+    undone: int = 0
+    """Cells whose effects are gone, the last ones before: there was no snapshot of them yet."""
 
     def notes(self) -> list[str]:
         """What the model is told of what could not be restored, besides the names of variables."""
         notes = [f"{name} could not be restored: {why}" for name, why in list(self.missing.items())[:SHOWN] if why]
         notes += self.changed[:SHOWN]
+        if self.undone:
+            cells = "last cell" if self.undone == 1 else f"last {self.undone} cells"
+            notes.insert(
+                0, f"The effects of the {cells} before are gone as well, for there was no snapshot of them yet."
+            )
         return notes + [f"the file {path} is gone: {why}" for path, why in list(self.missing_files.items())[:SHOWN]]
 
 
@@ -62,16 +73,20 @@ def take_place(state: State, thread: str, kernel: str, context: Context, cell_id
     """
     session = context.sessions.get(thread, kernel)
     names, files = set(state.get("names") or []), set(state.get("workspace") or [])
-    points = state.get("points") or []
-    place = Place(names=names, files=files)
+    points = list(state.get("points") or [])
+    place = Place(names=names, files=files, points=points)
     if cell_id and session.knows(cell_id):
         return session, place
     session.stop_stray()
+    # The model has had its time meanwhile. What is stored now cannot be lost with the box in the next cell.
+    session.settle(SETTLE_S)
     if session.point != (points[-1] if points else ""):
         back = session.restore_nearest(points)
         if names or files or back.point:
             place.became = "restored" if back.point else "lost"
         place.names, place.files, place.changed = set(back.names), set(back.files), back.notes
+        place.points = points[: points.index(back.point) + 1] if back.point in points else []
+        place.undone = len(points) - len(place.points) if place.points else 0
         place.missing = {name: back.missing.get(name, "") for name in sorted(names - place.names)}
         place.missing_files = {
             path: back.missing_files.get(path, "there is no snapshot of it") for path in sorted(files - place.files)
@@ -96,7 +111,6 @@ def _put(session: Session, inputs: dict[str, Path]) -> None:
             raise FileRefused(f"The input file {name} cannot be read any more: {why}. Give it again.") from error
 
 
-def after(state: State, execution: Execution) -> list[str]:
+def after(place: Place, execution: Execution) -> list[str]:
     """The points of the state after a cell."""
-    points = list(state.get("points") or [])
-    return points if execution.outcome == "lost" else [*points, execution.cell_id][-MAX_POINTS:]
+    return place.points if execution.outcome == "lost" else [*place.points, execution.cell_id][-MAX_POINTS:]

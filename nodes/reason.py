@@ -50,6 +50,7 @@ def _prepare(state: State, config: RunnableConfig, context: Context) -> Turn | N
             "messages": [*told, *update.get("messages", [])],
             "names": sorted(place.names),
             "workspace": sorted(place.files),
+            "points": place.points,
             "unplaced": [],
         }
     return prepare(now, context, run, update)

@@ -89,7 +89,7 @@ def _outcome(execution: Execution, clean: _Cleaner) -> str:
         case "cancelled":
             return f"The cell was cancelled ({code})."
         case "lost":
-            return "The sandbox was lost while the cell ran; it may have had effects before, and its end is unknown."
+            return "The sandbox was lost before the cell came to its end; effects that it may have had in it are gone."
 
 
 def _signal(code: int | None) -> str:

@@ -142,8 +142,8 @@ def open_docker_session(limits: Limits, image: str = DEFAULT_IMAGE, order: Order
                 # Somebody removed the box, this one or the one before it, while we were at it.
                 if attempt == ATTEMPTS:
                     raise SandboxUnavailable(
-                        f"The interpreter in the box did not start: {ATTEMPTS} boxes ended at once. Check that the image "
-                        "has Python 3.9 or later (actloop doctor)."
+                        f"The interpreter in the box did not start: {ATTEMPTS} boxes ended at once. Check that the "
+                        "image has Python 3.9 or later (actloop doctor)."
                     ) from None
                 time.sleep(0.1 * attempt)
                 opening.client.close()

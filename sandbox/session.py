@@ -373,15 +373,16 @@ class BoxSession:
         except TimeoutError:
             raise SnapshotError(f"The snapshot was not stored within {SNAPSHOT_S:g} s; try again.") from None
 
-    def settle(self) -> None:
-        """Wait until the box can be found, and until the snapshots that are under way are stored, or have failed.
+    def settle(self, timeout: float = LAST_SNAPSHOT_S) -> None:
+        """Wait until the box can be found, and the snapshots that are under way are stored, or have failed.
 
-        It takes at most 20 s.
+        Args:
+            timeout: seconds to wait for them at most.
         """
         if self._naming is not None:
             self._naming.finish()
         if self._keeping is not None and self.alive:
-            self._keeping.wait(LAST_SNAPSHOT_S)
+            self._keeping.wait(timeout)
 
     async def asnapshot(self) -> str:
         """`snapshot` for async callers."""

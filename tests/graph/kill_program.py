@@ -38,12 +38,15 @@ RIGHT = "55 1,2,3,4,5,6,7,8,9,10"
 
 
 def reply(messages: Sequence[BaseMessage]) -> str:
-    """The next cell: after the last one that was seen to reach its end, for a cell may be lost with its box."""
-    done = [
-        int(found) for message in messages for found in re.findall(r"^turn (\d+)$", str(message.text), re.MULTILINE)
-    ]
-    number = max(done, default=0) + 1
-    return f"```python{CELL.format(number=number) if number <= TURNS else LAST}```"
+    """The next cell, after the last one of which the effects are there: a box may take some along when it is killed."""
+    done = 0
+    for message in messages:
+        text = str(message.text)
+        undone = re.search(r"The effects of the last (\d*) ?cells? before are gone", text)
+        done -= int(undone[1] or 1) if undone else 0
+        if finished := re.search(r"^turn (\d+)$", text, re.MULTILINE):
+            done = int(finished[1])
+    return f"```python{CELL.format(number=done + 1) if done < TURNS else LAST}```"
 
 
 def main(checkpoints: str, snapshots: str, folder: str, thread: str) -> None:

@@ -104,7 +104,7 @@ async def test_the_event_loop_goes_on_while_a_cell_runs(make: "Make", thread: Ru
 
 async def test_a_cancelled_task_ends_its_cell_and_the_thread_goes_on(make: "Make", thread: RunnableConfig) -> None:
     slow = "import time\nprint('on', flush=True)\ntime.sleep(20)"
-    agent = make([cell("kept = 41"), cell(slow), cell("print(kept + 1)"), "FINAL ANSWER: 42"])
+    agent = make.own([cell("kept = 41"), cell(slow), cell("print(kept + 1)"), "FINAL ANSWER: 42"])
 
     async def run() -> None:
         async for event in agent.astream(TASK, thread, stream_mode="custom"):

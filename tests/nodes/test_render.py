@@ -221,7 +221,7 @@ def test_the_first_sentence_says_how_the_cell_ended(outcome: str, code: int, say
 
 def test_a_lost_box_is_not_said_to_have_failed_or_never_run() -> None:
     text = render(ended(outcome="lost", exit_code=None, state="lost"))
-    assert "may have had effects" in text
+    assert "effects that it may have had" in text
     assert "None" not in text
 
 
