@@ -10,7 +10,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
 from actloop import Agent
+from actloop.config import Settings
+from actloop.errors import SnapshotError
 from actloop.graph.checkpoints import strict_serializer
+from actloop.sandbox.manifest import Manifest
+from actloop.sandbox.snapshots import Snapshots
 from actloop.testing import ScriptedModel
 
 if TYPE_CHECKING:
@@ -142,3 +146,69 @@ def test_two_branches_of_a_thread_never_see_each_other(make: "Make", thread: Run
             expected[branch] = [*expected[branch], word]
             assert f"{expected[branch]} {expected[branch]}" in shown(out)
             heads[branch] = agent.get_state(thread).config
+
+
+def test_a_cell_does_not_run_where_the_effects_of_the_one_before_are_gone(
+    make: "Make", thread: RunnableConfig, boxes: "Boxes", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Snapshots.save
+
+    def failing(self: Snapshots, manifest: Manifest) -> str:
+        if manifest.cells == 2:
+            raise SnapshotError("The store is full.")
+        return save(self, manifest)
+
+    def reply(messages: list[BaseMessage]) -> str:
+        asked = sum(message.type == "ai" for message in messages)
+        if asked == 2:
+            vanish(agent, boxes, thread)
+        return [cell("x = 1"), cell("x = 2"), cell("print(x)"), cell("print(x)"), "FINAL ANSWER: 1"][asked]
+
+    monkeypatch.setattr(Snapshots, "save", failing)
+    model = ScriptedModel(reply)
+    agent = make.own(model)
+    out = agent.invoke({"task": "Set it twice."}, thread)
+    told = "\n".join(message.text for message in model.requests[3])
+    assert "which was not run" in told
+    assert "effects of the last cell before are gone" in told
+    assert "\n1\n" in model.requests[4][-1].text
+    assert (out["status"], out["turns"]) == ("success", 4)
+
+
+def test_a_thread_goes_on_where_there_are_only_the_stores(
+    make: "Make", thread: RunnableConfig, boxes: "Boxes", saver: "Saver", tmp_path: Path
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("n\n41\n")
+    replies = [
+        cell("import csv\nn = int(list(csv.reader(open('in.csv')))[1][0])\nopen('out.txt', 'w').write('made')"),
+        "FINAL ANSWER: read",
+        cell("print(n + 1, open('out.txt').read(), open('in.csv').read().split())"),
+        "FINAL ANSWER: 42",
+    ]
+    store = tmp_path / "store"
+    first = make.own(
+        ScriptedModel(replies), checkpointer=saver, snapshots=store, settings=Settings(data_dir=tmp_path / "here")
+    )
+    first.invoke({"task": "Read it.", "files": {"in.csv": path}}, thread)
+    vanish(first, boxes, thread)
+    path.unlink()
+    model = ScriptedModel(replies)
+    there = make.own(model, checkpointer=saver, snapshots=store, settings=Settings(data_dir=tmp_path / "there"))
+    out = there.invoke({"task": "Add 1."}, thread)
+    assert out["answer"] == "42"
+    assert "42 made ['n', '41']" in out["messages"][-2].text
+
+
+def test_a_snapshot_that_was_altered_ends_the_run_in_words(
+    make: "Make", thread: RunnableConfig, boxes: "Boxes", tmp_path: Path
+) -> None:
+    replies = [cell("x = 1"), "FINAL ANSWER: 1", cell("x"), "FINAL ANSWER: 1"]
+    agent = make.own(ScriptedModel(replies), snapshots=tmp_path)
+    agent.invoke({"task": "Set it."}, thread)
+    vanish(agent, boxes, thread)
+    for point in tmp_path.rglob("points/*"):
+        point.write_bytes(point.read_bytes()[:-1] + b"?")
+    out = agent.invoke({"task": "Show it."}, thread)
+    assert out["status"] == "sandbox_error"
+    assert "snapshot" in out["summary"].lower()
