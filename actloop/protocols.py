@@ -191,6 +191,28 @@ class Event(Record):
 OnEvent: TypeAlias = Callable[[Event], None]
 
 
+class Function(Protocol):
+    """A function of the host that cells may call; see `actloop.sandbox.host_functions`."""
+
+    @property
+    def name(self) -> str:
+        """By which cells call it."""
+        ...
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether a call whose outcome is unknown may be made again."""
+        ...
+
+    def described(self) -> dict[str, str]:
+        """`name`, `signature` and `doc`, as the box needs them."""
+        ...
+
+    def call(self, arguments: str) -> dict[str, str]:
+        """Make a call: JSON with `args` and `kwargs` in, `result` as JSON or `error` as text out."""
+        ...
+
+
 class Cell(Protocol):
     """A cell that was started in the background."""
 
@@ -291,6 +313,10 @@ class Session(Protocol):
 
     def stop_stray(self) -> None:
         """End a cell that another process started and nobody wants, and wait for its end."""
+        ...
+
+    def offer(self, functions: Sequence[Function]) -> None:
+        """Let cells call functions of the host; they replace those that were offered before."""
         ...
 
     def snapshot(self) -> str:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from actloop.config import Limits
 from actloop.protocols import Session
 
-from . import claims_of_ends, claims_of_files, claims_of_notebook, claims_of_output
+from . import claims_of_ends, claims_of_files, claims_of_notebook, claims_of_output, claims_of_state
 from .claims import CLAIMS, Claim
 from .opening import BACKENDS, open_session
 
-_GROUPS = (claims_of_ends, claims_of_output, claims_of_notebook, claims_of_files)
+_GROUPS = (claims_of_ends, claims_of_output, claims_of_notebook, claims_of_files, claims_of_state)
 
 Open = Callable[[Limits], AbstractContextManager[Session]]
 

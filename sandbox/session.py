@@ -12,11 +12,11 @@ from typing import Self
 
 from actloop.config import Limits
 from actloop.errors import FileRefused, SandboxLost, SessionBusy, SnapshotError
-from actloop.protocols import Execution, FileInfo, OnEvent, Restored
+from actloop.protocols import Execution, FileInfo, Function, OnEvent, Restored
 
 from .box_wire import Message
 from .cell import RunningCell, event_of, lost_record, record_of
-from .host_functions import HostFunction, no_such_function, unknown_outcome
+from .host_functions import no_such_function, unknown_outcome
 from .keeping import Keeping
 from .link import Link
 from .manifest import Manifest
@@ -79,7 +79,7 @@ class BoxSession:
         self._every_cell = every_cell
         self._lock = threading.Lock()
         self._cell: RunningCell | None = None
-        self._functions: dict[str, HostFunction] = {}
+        self._functions: dict[str, Function] = {}
         self._known: set[str] = set()
         self._names: set[str] = set()
         self._ran = 0
@@ -278,7 +278,7 @@ class BoxSession:
 
     # -- functions of the host ------------------------------------------------------------------------------------
 
-    def offer(self, functions: Sequence[HostFunction]) -> None:
+    def offer(self, functions: Sequence[Function]) -> None:
         """Let cells call functions of the host; they replace those that were offered before."""
         self._functions = {function.name: function for function in functions}
         self._talk.send({"op": "tools", "tools": [function.described() for function in functions]})
