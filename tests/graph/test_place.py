@@ -130,7 +130,7 @@ def test_two_branches_of_a_thread_never_see_each_other(make: "Make", thread: Run
         return str(out["messages"][-2].text)
 
     agent = make.own(ScriptedModel(reply), checkpointer=saver, max_turns=20)
-    first = [f"a{number}" for number in range(1, 7)]
+    first = [f"a{number}" for number in range(1, 11)]
     agent.invoke({"task": f"Write: {' '.join(first)}"}, thread)
     at_three = next(
         state.config
