@@ -23,6 +23,8 @@ from bench.postgres import PostgresServer
 from tests.graph.kill_program import RIGHT, TURNS
 
 PROGRAM = "tests.graph.kill_program"
+GONE_S = 10.0
+"""Seconds that a removed box may still be listed."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -98,10 +100,11 @@ def _boxes(client: docker.DockerClient, thread: str) -> list[docker.models.conta
 def _result(folder: Path, after_s: float, said: str, thread: str) -> Killed:
     calls = folder / "calls.txt"
     client = docker.from_env()
-    try:
-        left = len(_boxes(client, thread))
-    finally:
-        client.close()
+    until = time.monotonic() + GONE_S
+    # The engine may still be removing it.
+    while (left := len(_boxes(client, thread))) and time.monotonic() < until:
+        time.sleep(0.1)
+    client.close()
     return Killed(after_s, said.strip(), calls.read_text().split() if calls.exists() else [], left)
 
 
