@@ -84,6 +84,7 @@ class Cell:
         self.started = 0.0
         self.before: set[int] = set()
         self.next_step: float | None = None
+        self._grace = float(settings["grace_s"])
         self._code = str(message["code"])
         self._timeout = float(message["timeout"])
         self.live = bool(message.get("live"))
@@ -223,41 +224,40 @@ class Cell:
 
     # -- stopping -------------------------------------------------------------------------------------------------
 
-    def stop(self, reason: str, worker: Any, grace: float) -> None:
+    def stop(self, reason: str, worker: Any) -> None:
         """Begin to end the cell: interrupt first, kill after the grace.
 
         Args:
             reason: `timeout` or `cancelled`.
             worker: the interpreter; None while it starts.
-            grace: seconds.
         """
         if self._stop_reason is None:
             self._stop_reason = reason
             if self.started and worker is not None:
-                self._kill_at = time.monotonic() + grace
-                self._interrupt(worker, grace)
+                self._kill_at = time.monotonic() + self._grace
+                self._interrupt(worker)
 
-    def next_stop(self, worker: Any, grace: float) -> None:
+    def next_stop(self, worker: Any) -> None:
         """Take the next step on the way to the end."""
         if self._stop_reason is None or not self._kill_at:
             self._stop_reason = self._stop_reason or "timeout"
-            self._kill_at = time.monotonic() + grace
-            self._interrupt(worker, grace)
+            self._kill_at = time.monotonic() + self._grace
+            self._interrupt(worker)
         elif time.monotonic() < self._kill_at:
-            self._interrupt(worker, grace)
+            self._interrupt(worker)
         elif not self._killed:
             self._killed = True
             self.next_step = None
             with contextlib.suppress(OSError):
                 os.kill(worker.pid, signal.SIGKILL)
 
-    def _interrupt(self, worker: Any, grace: float) -> None:
+    def _interrupt(self, worker: Any) -> None:
         """Send SIGINT to the worker and the cell's children, as a terminal does.
 
         It is sent again while the grace lasts: `os.system` ignores it while its child runs.
         """
         self._interrupts += 1
-        self.next_step = min(self._kill_at, time.monotonic() + max(0.02, grace * 0.4))
+        self.next_step = min(self._kill_at, time.monotonic() + max(0.02, self._grace * 0.4))
         children = pids() - self.before if self._interrupts == 1 else set()
         for pid in {worker.pid} | children:
             with contextlib.suppress(OSError):

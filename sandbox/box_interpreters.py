@@ -19,6 +19,8 @@ from .box_wire import EXIT_NO_CHANNEL, Channel, Message
 
 TAKE_OVER_S = 5.0
 """Seconds that a frozen copy may take to wake."""
+COPY_AFTER_S = 0.005
+"""Seconds between a cell's end and the making of a copy: the record is on its way, and a fork would slow it down."""
 SPARE = 16 << 20
 """Bytes that must be left when a worker and a copy that shares nothing any more are both in memory."""
 
@@ -58,6 +60,10 @@ class Interpreters:
         self.saves = False
         """Snapshots are made: the worker may load what they need while it has nothing to do."""
         self.coming: Interpreter | None = None
+        self.copy_at: float | None = None
+        """When a copy is to be made, by the monotonic clock; None where none is due."""
+        self.tools: list[Message] = []
+        """The functions of the host that cells may call."""
         self.writers: list[Interpreter] = []
         """Forks that write snapshots; see `box_saving.py`."""
 
@@ -89,12 +95,24 @@ class Interpreters:
         theirs.close()
         self.worker = self._watch(Interpreter(Channel(ours), pid))
 
+    def teach(self, worker: Interpreter) -> None:
+        """Let a worker know of the functions of the host, unless it does."""
+        if worker.tools is not self.tools:
+            worker.tools = self.tools
+            with contextlib.suppress(OSError):
+                worker.channel.send({"op": "tools", "tools": self.tools})
+
+    def plan_copy(self, after_s: float = COPY_AFTER_S) -> None:
+        """Have a copy made after so many seconds, or before the next cell if that comes first."""
+        self.copy_at = time.monotonic() + after_s
+
     def ask_for_copy(self) -> str:
         """Have the worker fork; it does so before it takes the next cell, while the model thinks.
 
         Returns:
             Why no copy is made, or nothing.
         """
+        self.copy_at = None
         worker = self.worker
         if worker is None or not worker.ready or self.coming is not None:
             return ""
@@ -167,7 +185,7 @@ class Interpreters:
         for who in (self.worker, self.copy, self.coming, *self.writers):
             if who is not None:
                 self.drop(who)
-        self.worker = self.copy = self.coming = None
+        self.worker = self.copy = self.coming = self.copy_at = None
         self.writers.clear()
 
     def drop(self, who: Interpreter) -> None:

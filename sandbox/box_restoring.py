@@ -19,6 +19,11 @@ from typing import Any
 from .box_files import Workspace
 from .box_host import Host
 from .box_interpreters import Interpreters
+from .box_journal import Journal
+from .box_pipes import Pipes
+from .box_proc import end_all_but
+from .box_processes import Processes
+from .box_saving import Saving
 from .box_wire import Message
 
 UNIT_S = 20.0
@@ -33,24 +38,51 @@ class Restoring:
     Args:
         host: gets the replies.
         files: the workspace.
+        pipes: of the output.
+        processes: which cells have left.
         interpreters: whose worker makes the objects.
+        saving: the snapshots that are being made.
+        journal: of cells.
     """
 
-    def __init__(self, host: Host, files: Workspace, interpreters: Interpreters) -> None:
+    def __init__(
+        self,
+        host: Host,
+        files: Workspace,
+        pipes: Pipes,
+        processes: Processes,
+        interpreters: Interpreters,
+        saving: Saving,
+        journal: Journal,
+    ) -> None:
         self._host = host
         self._files = files
+        self._pipes = pipes
+        self._processes = processes
         self._interpreters = interpreters
+        self._saving = saving
+        self._journal = journal
+        self._emptied: list[Any] = []
         self._incoming = -1
         self._number: Any = None
         self.deadline: float | None = None
         """When the unit that is being loaded has taken too long, by the monotonic clock."""
 
-    def empty(self) -> None:
-        """Remove everything that cells have left in the box's folders."""
+    def empty(self, message: Message) -> None:
+        """Begin anew: no variable, no file, no process of a cell is left. The reply is sent when a worker is ready."""
+        self._saving.give_up("the session was brought to another point")
+        self._interpreters.drop_all()
+        end_all_but({os.getpid()})
+        self._processes.collect({os.getpid()})
+        self._processes.forget_stock()
+        self._pipes.retire()
         for place in (self._files.root, *PLACES):
             with contextlib.suppress(OSError):
                 _empty(place)
         self._files.forget()
+        self._journal.forget()
+        self._emptied.append(message.get("n"))
+        self._interpreters.start()
 
     def unit(self, message: Message) -> None:
         """Take a part of a unit; after the last one the worker loads it, and then the reply is sent."""
@@ -74,6 +106,22 @@ class Restoring:
         except OSError:
             self.on_worker_end()
         self._close()
+
+    def arrive(self, message: Message) -> None:
+        """All of a snapshot is here."""
+        self._files.place(message["folders"], message["links"])
+        self._saving.assume(message)
+        self._journal.arrive(str(message["point"]), int(message["cells"]))
+        if self._interpreters.worker is not None:
+            self._interpreters.worker.names = [str(name) for name in message["names"]]
+        self._interpreters.plan_copy(0.0)
+        self._reply(message.get("n"), {})
+
+    def on_ready(self) -> None:
+        """The worker is ready: the box is empty, if that was asked for."""
+        emptied, self._emptied = self._emptied, []
+        for number in emptied:
+            self._reply(number, {})
 
     def on_loaded(self, message: Message) -> None:
         """The worker has loaded a unit."""

@@ -27,8 +27,11 @@ _SUPERVISOR = (
     "box_pipes",
     "box_processes",
     "box_interpreters",
-    "box_restoring",
+    "box_journal",
+    "box_reception",
     "box_saving",
+    "box_restoring",
+    "box_orders",
     "box_supervisor",
 )
 _WORKER = (
