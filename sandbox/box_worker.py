@@ -23,7 +23,6 @@ import sys
 import time
 import types
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable
 from typing import Any
 
 from .box_code import CELL_PREFIX, Compiler, Loop, error_info
@@ -33,13 +32,13 @@ from .box_hints import teach_inspect, teach_pyplot
 from .box_imports import after_import
 from .box_ipython import offer_ipython
 from .box_memory import Memory
-from .box_names import changes, user_names
 from .box_proc import Usage, reset_peak, set_oom_score
 from .box_reserve import Reserve
-from .box_show import Shows, answer_of, text_of
+from .box_show import Shows, text_of
 from .box_signals import BETWEEN, close_signals, open_signals
 from .box_snapshot import become_writer
 from .box_streams import Streams, refuse_input
+from .box_telling import Answer, Variables, end_child, exit_code
 from .box_tools import Tools
 from .box_wire import EXIT_NO_CHANNEL, Channel, Message, encode
 
@@ -47,19 +46,6 @@ _REHEARSAL: Message = {"id": "", "number": 0, "code": "0"}
 _reserve = Reserve()
 _exit = os._exit
 _getpid = os.getpid
-
-
-class Answer:
-    """What the cell gave to `final_answer`."""
-
-    def __init__(self, is_late: Callable[[], bool]) -> None:
-        self.given: list[str] | None = None
-        self._is_late = is_late
-
-    def final_answer(self, answer: object) -> None:
-        """Give the answer to the task; the run ends once the cell has reached its end without an error."""
-        if not self._is_late():
-            self.given = list(answer_of(answer))
 
 
 class Worker:
@@ -86,8 +72,7 @@ class Worker:
         self._tools = Tools(self._send_call)
         self._essentials = Essentials()
         self._usage = Usage()
-        self._names: dict[str, int] = {}
-        self._told = False
+        self._variables = Variables()
         builtins.input = refuse_input
         self._streams.teach_print()
         builtins.display = self._shows.display  # type: ignore[attr-defined]
@@ -140,7 +125,7 @@ class Worker:
                 file.readinto(content)
                 contents.append(content)
         failed = self._memory.load(message["names"], contents, self._main.__dict__)
-        self._names, self._told = user_names(self._main.__dict__), False
+        self._variables.loaded(self._main.__dict__)
         self._channel.send({"op": "loaded", "failed": failed})
 
     def _write_snapshot(self, message: Message, fd: int) -> None:
@@ -197,16 +182,8 @@ class Worker:
         self._streams.end()
         if _getpid() != self._pid:
             # A child that the cell forked came back here: the cell's end is its parent's to report.
-            _end_child(done)
-        # What is not told is empty, or for `all` as it was.
-        stored: set[str] = done.pop("stored")
-        before, self._names = self._names, user_names(namespace)
-        changed = changes(before, self._names, namespace, stored)
-        if changed:
-            done["names"] = changed
-        if not self._told or before.keys() != self._names.keys():
-            self._told = True
-            done["all"] = sorted(self._names)[:2000]
+            end_child(done)
+        self._variables.tell(namespace, done.pop("stored"), done)
         if self._answer.given is not None:
             done["answer"] = self._answer.given
         notes = self._shows.notes + cancelled + healed
@@ -239,7 +216,7 @@ class Worker:
                 _reserve.open()
         except SystemExit as error:
             done["kind"] = "exit"
-            done["code"] = _exit_code(error)
+            done["code"] = exit_code(error)
         except MemoryError as error:
             done["kind"], done["error"] = "memory", error_info(error, filename)
         except BaseException as error:
@@ -320,11 +297,11 @@ class Worker:
         The fork left every page shared, and the first write to each copies it. Doing so now, while nobody waits, takes
         that cost out of the next turn.
         """
-        names, told = self._names, self._told
+        names, told = self._variables.names, self._variables.told
         self._compiler.rehearse()
         self._streams.rehearse()
         encode(self._run(_REHEARSAL, []))
-        self._names, self._told = names, told
+        self._variables.names, self._variables.told = names, told
 
 
 _main_thread = 0
@@ -335,30 +312,6 @@ def _main_module() -> types.ModuleType:
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
     return main
-
-
-def _end_child(done: Message) -> None:
-    """End a forked child as its own program would have ended."""
-    code = {"ok": 0, "exit": done.get("code", 0)}.get(done["kind"], 1)
-    if "error" in done:
-        with contextlib.suppress(Exception):
-            sys.stderr.write(done["error"]["traceback"])
-            sys.stderr.flush()
-    _exit(code)
-
-
-def _exit_code(error: SystemExit) -> int:
-    """Exit code of the process that `SystemExit` would have ended."""
-    code = error.code
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
-    try:
-        print(code, file=sys.stderr)
-    except Exception as failure:
-        print(f"<an exit code whose text cannot be made: {type(failure).__name__}>", file=sys.stderr)
-    return 1
 
 
 def main(fd: int, data_limit: int, root: str) -> None:

@@ -50,6 +50,7 @@ _WORKER = (
     "box_forks",
     "box_hints",
     "box_tools",
+    "box_telling",
     "box_carried",
     "box_memory",
     "box_snapshot",
