@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Set
 from concurrent.futures import Future
 
 from pydantic import ValidationError
@@ -52,7 +52,7 @@ def record_of(message: Message, cell_id: str) -> Execution:
         return Execution(cell_id=cell_id, outcome="crashed", exit_code=1, state="kept", notes=(note,))
 
 
-def lost_record(cell_id: str, names: set[str], why: str) -> Execution:
+def lost_record(cell_id: str, names: Set[str], why: str) -> Execution:
     """The record of a cell whose box went away."""
     return Execution(
         cell_id=cell_id, outcome="lost", exit_code=None, state="lost", lost_names=tuple(sorted(names)), notes=(why,)

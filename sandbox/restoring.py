@@ -1,6 +1,5 @@
 """Bringing a session back to a snapshot, from the host's side."""
 
-import base64
 import graphlib
 from collections.abc import Iterator, Sequence
 
@@ -11,13 +10,12 @@ from .box_wire import Message
 from .manifest import Manifest, Unit
 from .snapshots import Snapshots
 from .talk import Talk
+from .transfer import PART, part
 
 EMPTY_S = 60.0
 UNIT_S = 60.0
 SESSION_UNIT = "<session>"
 """Name of the unit that holds what belongs to the interpreter besides its variables."""
-PART = 192 << 10
-"""Bytes in one message."""
 
 
 def restore(talk: Talk, store: Snapshots | None, manifest: Manifest | None, python: str) -> Restored:
@@ -87,8 +85,8 @@ def _put_files(talk: Talk, store: Snapshots, manifest: Manifest) -> dict[str, st
     for file in manifest.files:
         facts: Message = {"op": "put", "path": file.path, "mode": file.mode, "mtime_ns": file.mtime_ns}
         try:
-            for part in _parts(talk, store, [file.chunks]):
-                talk.ask({**facts, **part}, UNIT_S)
+            for piece in _parts(talk, store, [file.chunks]):
+                talk.ask({**facts, **piece}, UNIT_S)
         except FileRefused as error:
             refused[file.path] = str(error)
     return refused
@@ -103,8 +101,8 @@ def _put_units(talk: Talk, store: Snapshots, units: Sequence[Unit]) -> tuple[dic
     failed: dict[str, str] = {}
     for unit in _in_order(units):
         reply: Message = {}
-        for part in _parts(talk, store, unit.contents):
-            reply = talk.ask({"op": "unit", "names": unit.names, "sizes": unit.sizes, **part}, UNIT_S)
+        for piece in _parts(talk, store, unit.contents):
+            reply = talk.ask({"op": "unit", "names": unit.names, "sizes": unit.sizes, **piece}, UNIT_S)
         if reply.get("ended"):
             return failed, unit
         failed |= {str(name): str(why)[:300] for name, why in (reply.get("failed") or {}).items()}
@@ -133,11 +131,6 @@ def _parts(talk: Talk, store: Snapshots, contents: Sequence[Sequence[str]]) -> I
     for chunk in store.chunks(digest for content in contents for digest in content):
         waiting += chunk
         while len(waiting) > PART:
-            part, waiting = waiting[:PART], waiting[PART:]
-            yield _part(number, part, first, last=False)
-            first = False
-    yield _part(number, waiting, first, last=True)
-
-
-def _part(number: int, data: bytes, first: bool, last: bool) -> Message:
-    return {"n": number, "data": base64.b64encode(data).decode("ascii"), "first": first, "last": last}
+            yield part(number, waiting[:PART], first, last=False)
+            waiting, first = waiting[PART:], False
+    yield part(number, waiting, first, last=True)

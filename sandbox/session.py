@@ -1,37 +1,27 @@
 """A session: the host's end of a box, the same for every kind of box."""
 
 import asyncio
-import base64
-import contextlib
-import threading
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from actloop.config import Limits
-from actloop.errors import FileRefused, SandboxLost, SessionBusy, SnapshotError
+from actloop.errors import SessionBusy
 from actloop.protocols import Execution, FileInfo, Function, OnEvent, Restored
 
 from .box_wire import Message
-from .cell import RunningCell, event_of, lost_record, record_of
-from .host_functions import no_such_function, unknown_outcome
-from .keeping import Keeping
+from .cell import RunningCell
+from .cells import Cells
+from .host_functions import HostFunctions
 from .link import Link
 from .manifest import Manifest
 from .naming import Naming
-from .restoring import PART, restore
+from .points import LAST_SNAPSHOT_S, Points
 from .snapshots import Snapshots
 from .talk import START_S, Talk
+from .transfer import Transfer
 
-MAX_FILES = 4096
-SILENCE_S = 30.0
-"""Seconds beyond a cell's time limit after which a box that says nothing is given up."""
-SNAPSHOT_S = 120.0
-"""Seconds that a snapshot which somebody waits for may take."""
-LAST_SNAPSHOT_S = 20.0
-"""Seconds to wait for the last snapshot to be stored when a run, or a session, ends."""
 ADOPT_S = 2.0
 """Seconds that a box from a pool has to answer its thread."""
 
@@ -70,24 +60,16 @@ class BoxSession:
         start_s: float = START_S,
         rename: Callable[[str], str] | None = None,
     ) -> None:
-        self._name = name
         self._remove = remove
         self._rename = rename
         self._naming: Naming | None = None
         self.limits = limits
-        self._open_store = snapshots
-        self._every_cell = every_cell
-        self._lock = threading.Lock()
-        self._cell: RunningCell | None = None
-        self._functions: dict[str, Function] = {}
-        self._known: set[str] = set()
-        self._names: set[str] = set()
-        self._ran = 0
-        self._silent = False
-        self._keeping: Keeping | None = None
-        self.point = ""
-        """Id of the cell, or of the snapshot, whose state the session is in; empty where it is new."""
         self._talk = Talk(name, link, self._on_message, self._on_end)
+        self._cells = Cells(self._talk, limits)
+        self._functions = HostFunctions(self._talk)
+        self._files = Transfer(self._talk, limits.transfer)
+        self._points = Points(self._talk, self._cells, limits.snapshot, snapshots, every_cell)
+        self._talk.start()
         try:
             self._be_welcomed(self._talk.greet(thread, title or thread, start_s))
         except SessionBusy:
@@ -99,22 +81,27 @@ class BoxSession:
 
     def _be_welcomed(self, welcome: Message) -> None:
         self.python = str(welcome.get("python"))
-        self.point = str(welcome.get("point") or "")
-        self._names = {str(name) for name in welcome.get("names") or []}
-        running = welcome.get("running")
-        self.running: str | None = str(running) if running else None
-        """Id of the cell that ran when this process took hold of the box."""
-        self._known = {str(cell) for cell in welcome.get("cells") or []} | ({self.running} if self.running else set())
+        self._cells.welcome(welcome)
 
     @property
     def id(self) -> str:
         """Name of the box, unique on its engine."""
-        return self._name
+        return self._talk.name
+
+    @property
+    def point(self) -> str:
+        """Id of the cell, or of the snapshot, whose state the session is in; empty where it is new."""
+        return self._cells.point
+
+    @property
+    def running(self) -> str | None:
+        """Id of the cell that ran when this process took hold of the box."""
+        return self._cells.running
 
     @property
     def names(self) -> frozenset[str]:
         """Variables that the session holds, as far as its records tell."""
-        return frozenset(self._names)
+        return self._cells.names
 
     @property
     def alive(self) -> bool:
@@ -136,7 +123,7 @@ class BoxSession:
             SandboxLost, SandboxUnavailable: the box is gone, or does not answer.
         """
         self._be_welcomed(self._talk.greet(thread, title or thread, ADOPT_S))
-        self._open_store, self._every_cell = snapshots, every_cell
+        self._points.keep_in(snapshots, every_cell)
         self.be_named_after(thread)
 
     def be_named_after(self, thread: str) -> None:
@@ -145,7 +132,7 @@ class BoxSession:
             self._naming = Naming(thread, self._rename, self._on_name)
 
     def _on_name(self, name: str) -> None:
-        self._name = self._talk.name = name
+        self._talk.name = name
 
     # -- cells ----------------------------------------------------------------------------------------------------
 
@@ -156,13 +143,13 @@ class BoxSession:
 
         Ctrl-C ends the cell, not the session: the cell is interrupted, then KeyboardInterrupt goes on.
         """
-        return self._follow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
+        return self._cells.follow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
 
     async def arun(
         self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
     ) -> Execution:
         """`run` for async callers; cancelling the task cancels the cell and waits for its end."""
-        return await self._afollow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
+        return await self._cells.afollow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
 
     def start(self, code: str, *, timeout: float | None = None, cell_id: str | None = None) -> RunningCell:
         """Start a cell in the background.
@@ -175,7 +162,7 @@ class BoxSession:
 
     def knows(self, cell_id: str) -> bool:
         """Whether the box runs, or has run, this cell, and can still tell of it."""
-        return cell_id in self._known
+        return self._cells.knows(cell_id)
 
     def attach(self, cell_id: str) -> RunningCell:
         """Wait for a cell that the box knows, and that this process may not have started.
@@ -184,142 +171,41 @@ class BoxSession:
             SessionBusy: the box runs another cell.
             SandboxLost: the box is gone.
         """
-        cell = self._begin(cell_id, None)
-        self._order(cell, {"op": "cell", "id": cell_id})
-        return cell
+        return self._cells.attach(cell_id)
 
     def follow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
         """`attach` to a cell and wait for its record, as `run` does."""
-        return self._follow(self.attach(cell_id), on_event)
+        return self._cells.follow(self.attach(cell_id), on_event)
 
     async def afollow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
         """`follow` for async callers."""
-        return await self._afollow(self.attach(cell_id), on_event)
-
-    def _follow(self, cell: RunningCell, on_event: OnEvent | None) -> Execution:
-        try:
-            if on_event is not None:
-                for event in cell.events():
-                    on_event(event)
-            return cell.wait()
-        except BaseException:
-            self._give_up(cell)
-            raise
-
-    async def _afollow(self, cell: RunningCell, on_event: OnEvent | None) -> Execution:
-        try:
-            if on_event is not None:
-                async for event in cell.aevents():
-                    on_event(event)
-            return await cell.await_end()
-        except BaseException:
-            await asyncio.to_thread(self._give_up, cell)
-            raise
-
-    def _start(self, code: str, timeout: float | None, cell_id: str | None, live: bool) -> RunningCell:
-        cell = self._begin(cell_id or f"{self._talk.token}-{next(self._talk.numbers)}", timeout)
-        if self._every_cell:
-            self._ready_to_keep().expect(cell.id, self.point or None, self._ran + 1)
-        request = {
-            "op": "run",
-            "id": cell.id,
-            # Lone surrogates cannot travel as JSON text of valid UTF-8; the interpreter names them when it compiles.
-            "code": code,
-            "timeout": self.limits.cell_timeout(timeout),
-            "live": live,
-            "snapshot": self._every_cell,
-        }
-        self._order(cell, request)
-        return cell
-
-    def _begin(self, cell_id: str, timeout: float | None) -> RunningCell:
-        with self._lock:
-            self._talk.check_alive()
-            if self._cell is not None:
-                raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
-            patience = self.limits.cell_timeout(timeout) + self.limits.grace_s + SILENCE_S
-            cell = RunningCell(cell_id, self.interrupt, patience, self._on_silence)
-            self._cell = cell
-            self._known.add(cell_id)
-        return cell
-
-    def _order(self, cell: RunningCell, request: Message) -> None:
-        try:
-            self._talk.send(request)
-        except SandboxLost:
-            self._end_cell(cell, None)
-            if cell.poll() is None:
-                raise
-
-    def stop_stray(self) -> None:
-        """End a cell that this process did not start and does not want, and wait for its end."""
-        running, self.running = self.running, None
-        if running is not None and self._cell is None:
-            self._give_up(self.attach(running))
+        return await self._cells.afollow(self.attach(cell_id), on_event)
 
     def interrupt(self) -> None:
         """End the running cell, if there is one, and keep the session."""
-        cell = self._cell
-        if cell is not None:
-            with contextlib.suppress(SandboxLost):
-                self._talk.send({"op": "interrupt", "id": cell.id})
+        self._cells.interrupt()
 
-    def _on_silence(self) -> None:
-        """Cut off a box that says nothing though it should have ended the cell: paused, or its engine hangs."""
-        self._silent = True
-        self._talk.cut()
-
-    def _give_up(self, cell: RunningCell) -> None:
-        """Interrupt a cell that nobody waits for any more, and wait until the session is free again."""
-        if cell.poll() is None:
-            cell.cancel()
-            with contextlib.suppress(TimeoutError):
-                cell.wait(self.limits.grace_s + 10)
-
-    # -- functions of the host ------------------------------------------------------------------------------------
+    def stop_stray(self) -> None:
+        """End a cell that this process did not start and does not want, and wait for its end."""
+        self._cells.stop_stray()
 
     def offer(self, functions: Sequence[Function]) -> None:
         """Let cells call functions of the host; they replace those that were offered before."""
-        self._functions = {function.name: function for function in functions}
-        self._talk.send({"op": "tools", "tools": [function.described() for function in functions]})
+        self._functions.offer(functions)
 
-    def _on_call(self, cell: RunningCell, message: Message) -> None:
-        """Make a call in a thread of its own, in the context of whoever runs the cell."""
-        threading.Thread(target=cell.context.copy().run, args=(self._call, message), daemon=True).start()
-
-    def _call(self, message: Message) -> None:
-        function = self._functions.get(str(message.get("tool")))
-        about = {"id": message.get("id"), "number": message.get("number")}
-        with contextlib.suppress(SandboxLost):
-            if function is None:
-                outcome = {"error": no_such_function(str(message.get("tool")))}
-            elif message.get("taken") and not function.idempotent:
-                outcome = {"error": unknown_outcome(function.name)}
-            else:
-                self._talk.send({"op": "taken", **about})
-                outcome = function.call(str(message.get("arguments")))
-            self._talk.send({"op": "result", **about, **outcome})
+    def _start(self, code: str, timeout: float | None, cell_id: str | None, live: bool) -> RunningCell:
+        cell = self._cells.begin(cell_id, timeout)
+        snapshot = self._points.every_cell
+        if snapshot:
+            self._points.expect(cell.id)
+        self._cells.run(cell, code, timeout, live, snapshot)
+        return cell
 
     # -- files ----------------------------------------------------------------------------------------------------
 
     def put(self, path: str, data: bytes | Path) -> None:
         """Write a file into the workspace; see `actloop.protocols.Session`."""
-        content = data.read_bytes() if isinstance(data, Path) else bytes(data)
-        if len(content) > self.limits.transfer:
-            raise FileRefused(f"{path} has {len(content)} bytes; a file that goes in may have {self.limits.transfer}.")
-        number = next(self._talk.numbers)
-        parts = range(0, len(content), PART) or range(1)
-        for start in parts:
-            self._talk.ask(
-                {
-                    "op": "put",
-                    "n": number,
-                    "path": path,
-                    "data": base64.b64encode(content[start : start + PART]).decode("ascii"),
-                    "first": start == 0,
-                    "last": start + PART >= len(content),
-                },
-            )
+        self._files.put(path, data)
 
     async def aput(self, path: str, data: bytes | Path) -> None:
         """`put` for async callers."""
@@ -327,16 +213,7 @@ class BoxSession:
 
     def get(self, path: str) -> bytes:
         """Read a regular file of the workspace; see `actloop.protocols.Session`."""
-        content = bytearray()
-        total = 1
-        while len(content) < total:
-            reply = self._talk.ask({"op": "get", "path": path, "offset": len(content), "size": PART})
-            part = base64.b64decode(reply["data"])
-            total = min(int(reply["total"]), self.limits.transfer)
-            content += part
-            if not part:
-                break
-        return bytes(content[: self.limits.transfer])
+        return self._files.get(path)
 
     async def aget(self, path: str) -> bytes:
         """`get` for async callers."""
@@ -344,8 +221,7 @@ class BoxSession:
 
     def ls(self) -> list[FileInfo]:
         """The regular files of the workspace, at most 4,096."""
-        reply = self._talk.ask({"op": "ls"})
-        return [FileInfo.model_validate(entry) for entry in reply["files"][:MAX_FILES]]
+        return self._files.ls()
 
     async def als(self) -> list[FileInfo]:
         """`ls` for async callers."""
@@ -363,15 +239,11 @@ class BoxSession:
             SessionBusy: a cell is running.
             SnapshotError: it could not be made or stored.
         """
-        if self._cell is not None:
-            raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
-        snapshot_id = f"snapshot-{uuid.uuid4().hex[:12]}"
-        coming = self._ready_to_keep().expect(snapshot_id, self.point or None, self._ran)
-        self._talk.send({"op": "snapshot", "id": snapshot_id})
-        try:
-            return coming.result(SNAPSHOT_S)
-        except TimeoutError:
-            raise SnapshotError(f"The snapshot was not stored within {SNAPSHOT_S:g} s; try again.") from None
+        return self._points.snapshot()
+
+    async def asnapshot(self) -> str:
+        """`snapshot` for async callers."""
+        return await asyncio.to_thread(self.snapshot)
 
     def settle(self, timeout: float = LAST_SNAPSHOT_S) -> None:
         """Wait until the box can be found, and the snapshots that are under way are stored, or have failed.
@@ -381,12 +253,8 @@ class BoxSession:
         """
         if self._naming is not None:
             self._naming.finish()
-        if self._keeping is not None and self.alive:
-            self._keeping.wait(timeout)
-
-    async def asnapshot(self) -> str:
-        """`snapshot` for async callers."""
-        return await asyncio.to_thread(self.snapshot)
+        if self.alive:
+            self._points.settle(timeout)
 
     def restore(self, reference: str | None) -> Restored:
         """Bring variables and files back to a snapshot; everything else in the box is removed.
@@ -403,12 +271,7 @@ class BoxSession:
             SessionBusy: a cell is running.
             SandboxLost: the box is gone.
         """
-        manifest = None
-        if reference is not None:
-            manifest = self._ready_to_keep().store.load(reference)
-            if manifest is None:
-                raise SnapshotError(f"There is no snapshot {reference} in this store; check the reference.")
-        return self._restore(manifest)
+        return self._restore(self._points.find(reference) if reference is not None else None)
 
     async def arestore(self, reference: str | None) -> Restored:
         """`restore` for async callers."""
@@ -426,39 +289,21 @@ class BoxSession:
         Raises:
             as `restore` does.
         """
-        if not points or self._open_store is None:
-            return self._restore(None)
-        return self._restore(self._ready_to_keep().store.nearest(points))
+        return self._restore(self._points.nearest(points))
 
     def _restore(self, manifest: Manifest | None) -> Restored:
-        with self._lock:
-            if self._cell is not None:
-                raise SessionBusy(f"The session {self.id} is running a cell; wait for its end or interrupt it first.")
+        self._cells.check_idle()
         # What was asked for belongs to the point that is left now, which somebody may come back to.
         self.settle()
-        self._known, self._names, self.point = set(), set(), ""
-        store = self._ready_to_keep().store if manifest is not None else None
-        back = restore(self._talk, store, manifest, self.python)
-        self._names, self.point = set(back.names), back.point
-        self._ran = manifest.cells if manifest is not None else 0
-        return back
-
-    def _ready_to_keep(self) -> Keeping:
-        with self._lock:
-            if self._keeping is None:
-                if self._open_store is None:
-                    raise SnapshotError("This session has no store for snapshots; open it with `snapshots=`.")
-                self._keeping = Keeping(self._open_store(), self.limits.snapshot, self._talk.send)
-            return self._keeping
+        return self._points.go_to(manifest, self.python)
 
     # -- end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End the session and remove its box; safe to repeat."""
-        with self._lock:
-            if self._talk.closed:
-                return
-            lost = bool(self._talk.holder)
+        if self._talk.closed:
+            return
+        lost = bool(self._talk.holder)
         if self._naming is not None:
             self._naming.drop()
         self.settle()
@@ -468,7 +313,7 @@ class BoxSession:
 
     def leave(self) -> None:
         """Cut the stream off and leave the box, unless it did not answer any more; safe to repeat."""
-        if self._silent:
+        if self._cells.silent:
             self.close()
         else:
             self._talk.close()
@@ -502,47 +347,15 @@ class BoxSession:
 
     def _on_message(self, message: Message) -> None:
         kind = message.get("ev")
-        cell = self._cell
         if kind in ("chunk", "snapshot"):
-            if self._keeping is not None:
-                self._keeping.on_message(message)
-        elif cell is not None and message.get("id") == cell.id:
-            if kind == "done":
-                self._end_cell(cell, record_of(message, cell.id))
-            elif kind == "call":
-                self._on_call(cell, message)
-            elif kind == "status" and message.get("status") == "unknown":
-                self._end_cell(cell, None)
+            self._points.on_message(message)
+        elif (cell := self._cells.of(message)) is not None:
+            if kind == "call":
+                self._functions.begin(cell, message)
             else:
-                event = event_of(message)
-                if event is not None:
-                    cell.push(event)
+                self._cells.on_message(cell, message)
 
     def _on_end(self) -> None:
         """The stream has ended, or somebody else has the box."""
-        cell = self._cell
-        if cell is not None:
-            self._end_cell(cell, lost_record(cell.id, self._names, self._why_gone()))
-        if self._keeping is not None:
-            self._keeping.end()
-
-    def _why_gone(self) -> str:
-        if self._talk.holder:
-            return f"{self._talk.holder} took the box over while the cell ran"
-        if self._talk.closed:
-            return "the session was closed while the cell ran"
-        if self._silent:
-            return "the box said nothing long after the cell's time was over; what the cell did is not known"
-        return "the box was removed or killed, or its engine stopped; what the cell did until then is not known"
-
-    def _end_cell(self, cell: RunningCell, execution: Execution | None) -> None:
-        if execution is not None:
-            made = {info.name for info in (*execution.names.created, *execution.names.changed)}
-            self._names = (self._names | made) - set(execution.names.deleted) - set(execution.lost_names)
-            if execution.outcome != "lost":
-                self.point = cell.id
-                self._ran += 1
-        with self._lock:
-            if self._cell is cell:
-                self._cell = None
-        cell.finish(execution)
+        self._cells.on_end()
+        self._points.on_end()

@@ -56,6 +56,9 @@ class Talk:
         self.holder: str = ""
         """Who holds the box, where this process has lost it."""
         self._reader = threading.Thread(target=self._read, name=f"actloop {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read; once, before anything else."""
         self._reader.start()
 
     def greet(self, thread: str, title: str, start_s: float) -> Message:
@@ -148,7 +151,7 @@ class Talk:
         if reply.get("error") == "missing":
             raise FileNotFoundError(f"There is no file {path} in the workspace.")
         if reply.get("error") == "busy":
-            raise SessionBusy(f"The session {self.name} is running a cell; wait for its end or interrupt it first.")
+            raise busy(self.name)
         raise FileRefused(f"The file {path} cannot cross the border of the box: {text}.")
 
     def check_alive(self) -> None:
@@ -236,6 +239,15 @@ class Talk:
             if not future.done():
                 future.set_exception(lost)
         self._on_end()
+
+
+def busy(name: str) -> SessionBusy:
+    """The error for whoever wants something of a box that runs a cell.
+
+    Args:
+        name: of the box.
+    """
+    return SessionBusy(f"The session {name} is running a cell; wait for its end or interrupt it first.")
 
 
 class _Beating:

@@ -17,9 +17,8 @@ import pytest
 
 from actloop.config import Limits
 from actloop.errors import ConfigError, ImageMissing, SandboxError, SandboxLost, SandboxUnavailable
-from actloop.sandbox import aopen_session, open_session, program
+from actloop.sandbox import aopen_session, cells, open_session, program
 from actloop.sandbox import docker as docker_box
-from actloop.sandbox import session as session_module
 from actloop.sandbox.engine import connect
 from actloop.sandbox.program import BOOT
 from actloop.sandbox.session import BoxSession
@@ -292,7 +291,7 @@ async def test_a_box_that_goes_under_an_async_cell_gives_lost(engine: docker.Doc
 def test_a_box_that_falls_silent_is_given_up(
     engine: docker.DockerClient, open_box: Open, monkeypatch: pytest.MonkeyPatch, live: bool
 ) -> None:
-    monkeypatch.setattr(session_module, "SILENCE_S", 0.5)
+    monkeypatch.setattr(cells, "SILENCE_S", 0.5)
     session = open_box()
     box = engine.containers.get(session.id)
     box.pause()
@@ -308,7 +307,7 @@ def test_a_box_that_falls_silent_is_given_up(
 async def test_a_silent_box_is_given_up_for_async_callers_too(
     engine: docker.DockerClient, open_box: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "SILENCE_S", 0.5)
+    monkeypatch.setattr(cells, "SILENCE_S", 0.5)
     session = open_box()
     box = engine.containers.get(session.id)
     box.pause()

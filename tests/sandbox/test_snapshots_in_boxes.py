@@ -142,7 +142,7 @@ def test_the_next_snapshot_stores_only_what_changed(pair: tuple[BoxSession, BoxS
 def test_a_large_file_is_read_before_the_next_cell_may_change_it(pair: tuple[BoxSession, BoxSession]) -> None:
     first, second = pair
     first.run("open('a.bin', 'wb').write(b'1' * 40_000_000)")
-    coming = first._ready_to_keep().expect("by-hand", None, 1)
+    coming = first._points._ready().expect("by-hand", None, 1)
     first._talk.send({"op": "snapshot", "id": "by-hand"})
     first.run("open('a.bin', 'wb').write(b'2' * 40_000_000)")
     assert coming.result(60) == "by-hand"
