@@ -98,22 +98,23 @@ def a_crash_names_its_signal_and_is_rolled_back(session: Session) -> None:
     same(session.run("kept").result, "'yes'")
 
 
+def _is_out_of_memory(session: Session, code: str) -> None:
+    session.run("kept = 'yes'")
+    execution = session.run(code)
+    holds(execution.outcome == "out_of_memory" and execution.exit_code == 137, execution)
+    same(session.run("kept").result, "'yes'")
+
+
 @claim(_SMALL)
 def an_allocation_past_the_limit_is_out_of_memory(session: Session) -> None:
     """One large allocation fails as MemoryError, and variables stay."""
-    session.run("kept = 'yes'")
-    execution = session.run("data = bytearray(10 * 1024 ** 3)")
-    holds(execution.outcome == "out_of_memory" and execution.exit_code == 137, execution)
-    same(session.run("kept").result, "'yes'")
+    _is_out_of_memory(session, "data = bytearray(10 * 1024 ** 3)")
 
 
 @claim(_SMALL)
 def a_flood_of_small_objects_is_out_of_memory(session: Session) -> None:
     """However it ends, it is told as what it was, and variables stay."""
-    session.run("kept = 'yes'")
-    execution = session.run("rows = []\nwhile True: rows.append([0] * 100)")
-    holds(execution.outcome == "out_of_memory" and execution.exit_code == 137, execution)
-    same(session.run("kept").result, "'yes'")
+    _is_out_of_memory(session, "rows = []\nwhile True: rows.append([0] * 100)")
 
 
 @claim()
