@@ -207,7 +207,9 @@ class _Opening:
         try:
             link = attached(container)
             container.start()
-            link.send(supervisor_program(self.limits, self.limits.idle_s if self.order.lasting else None))
+            with contextlib.suppress(OSError):
+                # It may have ended at once; the greeting finds out why.
+                link.send(supervisor_program(self.limits, self.limits.idle_s if self.order.lasting else None))
             return self._session(container, link, START_S)
         except BaseException:
             # Whatever went wrong after the container was made must not leave it behind.

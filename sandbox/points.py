@@ -49,12 +49,17 @@ class Points:
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
-    def expect(self, cell_id: str) -> None:
-        """Say that the box will make a snapshot after the cell that comes next.
+    def open(self) -> None:
+        """Open the store.
 
         Raises:
-            SnapshotError: there is no store, or it cannot be opened.
+            SnapshotError: there is none, or it cannot be opened.
+            ConfigError: its driver is missing.
         """
+        self._ready()
+
+    def expect(self, cell_id: str) -> None:
+        """Say that the box will make a snapshot after the cell that comes next; the store is open."""
         self._ready().expect(cell_id, self._cells.point or None, self._cells.ran + 1)
 
     def snapshot(self) -> str:

@@ -194,8 +194,11 @@ class BoxSession:
         self._functions.offer(functions)
 
     def _start(self, code: str, timeout: float | None, cell_id: str | None, live: bool) -> RunningCell:
-        cell = self._cells.begin(cell_id, timeout)
         snapshot = self._points.every_cell
+        if snapshot:
+            # Before the cell begins: a store that cannot be opened must not leave the session busy.
+            self._points.open()
+        cell = self._cells.begin(cell_id, timeout)
         if snapshot:
             self._points.expect(cell.id)
         self._cells.run(cell, code, timeout, live, snapshot)

@@ -1,5 +1,6 @@
 """Snapshots of real boxes: what a box holds comes back, and what cannot is named with the reason."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from actloop.config import Limits
 from actloop.errors import SessionBusy, SnapshotError, SnapshotRefused
 from actloop.sandbox import open_session
+from actloop.sandbox.order import Order
 from actloop.sandbox.session import BoxSession
+from actloop.sandbox.snapshots import Snapshots
 
 pytestmark = pytest.mark.docker
 
@@ -192,3 +195,14 @@ def test_an_unknown_an_altered_and_a_foreign_snapshot_are_refused(
     point.write_bytes(point.read_bytes()[:-1] + b"x")
     with pytest.raises(SnapshotRefused):
         first.restore(reference)
+
+
+def test_a_store_that_cannot_be_opened_leaves_the_session_free(image: str, tmp_path: Path) -> None:
+    def broken() -> Snapshots:
+        raise SnapshotError("The store is not there.")
+
+    order = Order(key=f"test{uuid.uuid4().hex[:12]}", snapshots=broken, every_cell=True)
+    with open_session("docker", order=order) as session:
+        for _ in range(2):
+            with pytest.raises(SnapshotError, match="not there"):
+                session.run("1")
