@@ -71,7 +71,7 @@ def main(checkpoints: str, snapshots: str, folder: str, thread: str) -> None:
     begun = bool(agent.get_state(config).values)
     with agent.sessions:
         out: Any = agent.invoke(None if begun else {"task": "Count to ten."}, config)
-    print(out["status"], out["answer"], flush=True)
+    print(out["status"], out["answer"] or out["summary"], flush=True)
 
 
 if __name__ == "__main__":
