@@ -86,7 +86,7 @@ def take_place(state: State, thread: str, kernel: str, context: Context, cell_id
             place.became = "restored" if back.point else "lost"
         place.names, place.files, place.changed = set(back.names), set(back.files), back.notes
         place.points = points[: points.index(back.point) + 1] if back.point in points else []
-        place.undone = len(points) - len(place.points) if place.points else 0
+        place.undone = len(points) - len(place.points) if place.became != "kept" else 0
         place.missing = {name: back.missing.get(name, "") for name in sorted(names - place.names)}
         place.missing_files = {
             path: back.missing_files.get(path, "there is no snapshot of it") for path in sorted(files - place.files)

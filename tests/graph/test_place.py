@@ -66,22 +66,26 @@ def test_without_snapshots_the_model_is_told_that_all_is_gone(make: "Make", thre
     assert "False" in out["messages"][-2].text
 
 
-@pytest.mark.parametrize(("snapshots", "became", "names"), [(None, "restored", ["a", "b"]), (False, "lost", ["a"])])
+@pytest.mark.parametrize(
+    ("snapshots", "told", "names"),
+    [(None, "those of the last snapshot", ["a", "b"]), (False, "Missing now: a, b", ["a"])],
+)
 def test_a_box_that_vanishes_between_cells_costs_only_what_is_in_no_snapshot(
-    make: "Make", thread: RunnableConfig, boxes: "Boxes", snapshots: Any, became: str, names: list[str]
+    make: "Make", thread: RunnableConfig, boxes: "Boxes", snapshots: Any, told: str, names: list[str]
 ) -> None:
     def reply(messages: list[BaseMessage]) -> str:
         asked = sum(message.type == "ai" for message in messages)
         if asked == 1:
             vanish(agent, boxes, thread)
-        return [cell("a = 1\nb = 2"), cell("a = 10\na"), "FINAL ANSWER: 10"][asked]
+        return [cell("a = 1\nb = 2"), cell("a = 10\na"), cell("a = 10\na"), "FINAL ANSWER: 10"][asked]
 
-    agent = make.own(ScriptedModel(reply), snapshots=snapshots)
+    model = ScriptedModel(reply)
+    agent = make.own(model, snapshots=snapshots)
     out = agent.invoke({"task": "Compute it."}, thread)
-    values = agent.get_state(thread).values
-    assert (out["status"], values["execution"]["state"]) == ("success", became)
-    assert values["execution"]["lost_names"] == ([] if snapshots is None else ["b"])
-    assert values["names"] == names
+    seen = "\n".join(message.text for message in model.requests[2])
+    assert told in seen
+    assert ("which was not run" in seen) == (snapshots is False)
+    assert (out["status"], agent.get_state(thread).values["names"]) == ("success", names)
 
 
 def test_a_box_that_vanishes_in_a_cell_is_reported_and_the_files_are_put_again(
