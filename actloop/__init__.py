@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from .graph import build_graph as build_graph
     from .graph import create_agent as create_agent
     from .graph import threads as threads
+    from .nodes.policy import Policy as Policy
 
-__all__ = ["Agent", "Budget", "Limits", "build_graph", "create_agent", "threads"]
+__all__ = ["Agent", "Budget", "Limits", "Policy", "build_graph", "create_agent", "threads"]
 
 _HOMES = {
     "Budget": ".config",
@@ -29,6 +30,7 @@ _HOMES = {
     "build_graph": ".graph",
     "create_agent": ".graph",
     "threads": ".graph",
+    "Policy": ".nodes.policy",
 }
 
 

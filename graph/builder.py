@@ -19,11 +19,12 @@ from actloop.config import Budget, Limits, Settings
 from actloop.errors import ConfigError
 from actloop.nodes.approve import approve
 from actloop.nodes.codegen import codegen
-from actloop.nodes.context import ActionFormat, Context, Policy
+from actloop.nodes.context import ActionFormat, Context
 from actloop.nodes.execute import aexecute, execute
 from actloop.nodes.images import takes_images
 from actloop.nodes.model import connect
 from actloop.nodes.observe import observe
+from actloop.nodes.policy import Policy, Profile
 from actloop.nodes.reason import areason, reason
 from actloop.nodes.repair import arepair, repair
 from actloop.nodes.safety_check import safety_check
@@ -80,7 +81,7 @@ def create_agent(
     sandbox: str = "auto",
     image: str | None = None,
     limits: Limits | None = None,
-    policy: Policy = "standard",
+    policy: Profile | Policy = "standard",
     action_format: ActionFormat | Literal["auto"] = "auto",
     budget: Budget | None = None,
     max_turns: int = 10,
@@ -109,7 +110,7 @@ def create_agent(
         sandbox: `docker`, or `auto` for the best there is.
         image: image of the sandbox; by default the one that `actloop image build` makes.
         limits: of each box.
-        policy: of the safety check: `open`, `standard` or `strict`.
+        policy: of the safety check: `open`, `standard`, `strict`, or a `Policy` that switches single rules.
         action_format: how the model sends code: in a `fenced` block, or by a `tool` call. `auto` is fenced, which every
             model can do and which needs no quoting; replies in either form are read whatever is asked for.
         budget: of each run.
@@ -143,6 +144,7 @@ def create_agent(
         raise ConfigError(f"There is no action format {action_format!r}; choose one of auto, fenced, tool.")
     if sandbox not in BACKENDS:
         raise ConfigError(f"There is no sandbox {sandbox!r}; choose one of {', '.join(BACKENDS)}.")
+    checked_by = Policy.of(policy)
     settings = settings or Settings()
     pool = settings.pool if pool is None else pool
     if pool < 0:
@@ -169,7 +171,7 @@ def create_agent(
         sessions=sessions,
         artifacts=ArtifactFolder(settings.data_dir / "artifacts"),
         limits=limits,
-        policy=policy,
+        policy=checked_by,
         budget=budget or Budget(),
         max_turns=max_turns,
         max_repairs=max_repairs,

@@ -25,9 +25,10 @@ _FUNCTIONS: Mapping[str, tuple[Kind, ...]] = {
         ("read", "write"),
     ),
     "shutil.unpack_archive": ("read", "write"),
-    "shutil.make_archive": ("write",),
+    "shutil.make_archive": ("write", "read", "read"),
     "urllib.request.urlretrieve": ("read", "write"),
     "sqlite3.connect": ("write",),
+    **dict.fromkeys(("tarfile.open().add", "tarfile.TarFile().add"), ("read",)),
 }
 _PATH_METHODS: Mapping[str, Kind] = {
     **dict.fromkeys(("read_text", "read_bytes", "iterdir", "glob", "rglob", "walk", "readlink"), "read"),
@@ -92,9 +93,13 @@ def _function(evaluator: Evaluator, call: ast.Call, path: str) -> Iterator[Acces
     if path in _FUNCTIONS:
         yield from zip(_FUNCTIONS[path], arguments, strict=False)
         return
-    if _HARMLESS.fullmatch(path):
+    owner, _, name = path.rpartition(".")
+    if _HARMLESS.fullmatch(path) or owner.endswith(".str"):
         return
-    name = path.rpartition(".")[2]
+    if owner.endswith(("()", "[]")):
+        # A method of an object that a call made, as in `pandas.Series().split("/")`.
+        yield from _unknown_method(call, name)
+        return
     kind: Kind = "write" if _WRITERS.fullmatch(name) else "read"
     for argument in arguments:
         yield kind, argument

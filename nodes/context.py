@@ -16,7 +16,8 @@ from actloop.protocols import Session
 from actloop.sandbox.host_functions import HostFunction
 from actloop.state import Artifact, State
 
-Policy: TypeAlias = Literal["open", "standard", "strict"]
+from .policy import Policy, Profile
+
 ActionFormat: TypeAlias = Literal["fenced", "tool"]
 
 
@@ -64,7 +65,7 @@ class Context:
     sessions: Sessions
     artifacts: Artifacts
     limits: Limits = field(default_factory=Limits)
-    policy: Policy = "standard"
+    policy: Profile | Policy = "standard"
     budget: Budget = field(default_factory=Budget)
     max_turns: int = 10
     max_repairs: int = 3

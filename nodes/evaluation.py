@@ -252,8 +252,10 @@ class Evaluator:
 
     def member(self, base: Ref, key: ast.expr) -> list[Value]:
         """An entry of a namespace, by a known key."""
-        if base.path.endswith(_NAMESPACES):
-            owner = base.path.removesuffix(".__dict__") if base.path.endswith("__dict__") else ""
+        if base.path == "builtins" or base.path.endswith(_NAMESPACES):
+            # `__builtins__` is the module in a cell and its dictionary in every other module.
+            held = base.path == "builtins" or base.path.endswith("__dict__")
+            owner = base.path.removesuffix(".__dict__") if held else ""
             texts = [value.value for value in self.of(key) if isinstance(value, Text) and value.whole]
             return [Ref(canonical(f"{owner}.{text}" if owner else text)) for text in texts]
         if base.path == "os.environ":

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .values import HOLE, MAX_TEXT, Text
 
-_PLACEHOLDER = re.compile(r"%%|%[-#0 +]*\d{0,3}(?:\.\d{1,3})?[sdrixXfeg]")
+_PLACEHOLDER = re.compile(r"%%|%[-#0 +]*\d{0,3}(?:\.\d{1,3})?[sdrixXfegc]")
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _SIMPLE: Mapping[str, Callable[..., str]] = {
     "lower": str.lower,
@@ -95,6 +95,10 @@ def _fill(
             parts.append(Text(match[0][0]))
             continue
         field = match[1] if pattern is _FIELD else ""
+        if match[0].endswith("c") and pattern is _PLACEHOLDER:
+            parts.append(None)  # a number here stands for a character
+            used += 1
+            continue
         index = int(field) if field.isdecimal() and len(field) < 4 else used
         parts.append(arguments[index] if index < len(arguments) and (field.isdecimal() or not field) else None)
         used += 1

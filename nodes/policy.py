@@ -1,119 +1,102 @@
-"""The safety check: what the syntax tree of a cell says about what the cell will do.
+"""Policies of the safety check: its rules by name, what each profile does about them, and how to switch one.
 
-This is advice: it decides when a person is asked and what a model is told, and it makes traces readable. It is not
-the boundary. Code that wants to get around a reading of its text can; what holds it is the box (no network, no
-privileges, limits of the kernel). So the check aims at few false alarms first.
+A policy is advice and a reason to ask a person. It is not the boundary: that is the box.
 """
 
-import ast
-from collections.abc import Iterator, Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from actloop.state import Finding, Verdict
+from actloop.errors import ConfigError
 
-from .bindings import Bindings
-from .evaluation import Evaluator
-from .rules import RULES, nested_code
-from .source import Fault, parse
-
-Policy: TypeAlias = Literal["open", "standard", "strict"]
+Profile: TypeAlias = Literal["open", "standard", "strict"]
 Level: TypeAlias = Literal["allow", "ask", "deny"]
 
-LEVELS: Mapping[str, tuple[Level, Level]] = {
-    "process": ("ask", "deny"),
-    "network": ("ask", "deny"),
-    "metadata_address": ("deny", "deny"),
-    "native_code": ("ask", "deny"),
-    "dynamic_code": ("ask", "deny"),
-    "obfuscation": ("deny", "deny"),
-    "introspection": ("ask", "deny"),
-    "unsafe_load": ("ask", "deny"),
-    "permissions": ("ask", "deny"),
-    "environment": ("ask", "deny"),
-    "environment_variable": ("allow", "ask"),
-    "secret_path": ("deny", "deny"),
-    "system_path": ("ask", "deny"),
-    "outside_read": ("allow", "ask"),
-    "outside_write": ("ask", "deny"),
-    "delete": ("ask", "deny"),
-    "delete_inside": ("allow", "ask"),
-}
-"""Level of each rule under `standard` and under `strict`. `open` allows everything that parses."""
 
-_JUDGED = (
-    ast.Import,
-    ast.ImportFrom,
-    ast.Name,
-    ast.Attribute,
-    ast.Call,
-    ast.Subscript,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
+class Rule(NamedTuple):
+    """What the profiles do about a rule, and what it means."""
+
+    standard: Level
+    strict: Level
+    means: str
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "process": Rule("ask", "deny", "starts, replaces or signals a process, or runs a shell"),
+        "network": Rule("ask", "deny", "reaches for the network, or reads a URL"),
+        "metadata_address": Rule("deny", "deny", "names the address of a cloud's metadata service"),
+        "native_code": Rule("ask", "deny", "reaches memory or the C library, past the interpreter"),
+        "dynamic_code": Rule("ask", "deny", "runs code, or takes a module's attribute, that is only known at run time"),
+        "obfuscation": Rule("deny", "deny", "runs code that an encoding hides"),
+        "introspection": Rule("ask", "deny", "walks from an object to the interpreter's own"),
+        "unsafe_load": Rule("ask", "deny", "loads data of unknown origin that can run code"),
+        "pickle_file": Rule("allow", "ask", "loads a file that can run code, such as a stored model"),
+        "permissions": Rule("ask", "deny", "changes rights or identities"),
+        "environment": Rule("ask", "deny", "reads the whole environment, or a variable that may hold a secret"),
+        "environment_variable": Rule("allow", "ask", "reads any other variable of the environment"),
+        "secret_path": Rule("deny", "deny", "touches a file that holds keys, passwords or control of the system"),
+        "system_path": Rule("ask", "deny", "reads a folder of the system"),
+        "outside_read": Rule("allow", "ask", "reads elsewhere outside the workspace"),
+        "outside_write": Rule("ask", "deny", "writes outside the workspace"),
+        "delete": Rule("ask", "deny", "deletes outside the workspace, the workspace itself, or an unknown tree"),
+        "delete_inside": Rule("allow", "ask", "deletes in the workspace"),
+    }
 )
-"""Nodes that a rule may say something about."""
-
-_ORDER: Mapping[Level, int] = {"allow": 0, "ask": 1, "deny": 2}
-_MAX_FINDINGS = 50
-_MAX_NESTING = 3
+"""All rules. `open` allows each; code that does not parse is denied by every policy, under the name `syntax`."""
 
 
-def check(code: str, policy: Policy = "standard") -> Verdict:
-    """Judge a cell before it runs.
+@dataclass(frozen=True)
+class Policy:
+    """What the safety check does about each rule.
 
-    Args:
-        code: source of the cell.
-        policy: `open` allows everything that parses; `standard` asks about what leaves the workspace or cannot be
-            read, and denies what only an attack needs; `strict` denies what standard asks about, and asks about
-            more.
+    ```python
+    Policy()                                              # the same as "standard"
+    Policy("strict", {"network": "ask"})                  # one rule milder than its profile
+    Policy("open", {"secret_path": "deny"})               # this rule alone
+    Policy(rules={"delete": "allow"})                     # "allow" switches a rule off
+    ```
 
-    Returns:
-        The verdict with findings in the order of their lines, at any depth of the code. Code that does not parse is
-        denied under every policy, with the line and a hint. Nothing is raised, whatever the text is.
+    Raises:
+        ConfigError: there is no such profile, rule or level.
     """
-    tree = parse(code)
-    if isinstance(tree, Fault):
-        return Verdict(decision="deny", findings=(Finding(rule="syntax", line=tree.line, message=tree.message),))
-    if policy == "open":
-        return Verdict()
-    try:
-        found = list(_findings(tree, policy, 0))
-    except RecursionError:
-        message = "The code nests expressions too deeply to be checked; break it into several statements."
-        return Verdict(decision="deny", findings=(Finding(rule="syntax", line=1, message=message),))
-    unique = sorted(dict.fromkeys(found), key=lambda item: (item.line, item.rule, item.message))
-    levels: list[Level] = [level_of(item.rule, policy) for item in unique]
-    decision: Level = max(levels, key=_ORDER.__getitem__, default="allow")
-    worst_first = sorted(unique, key=lambda item: -_ORDER[level_of(item.rule, policy)])[:_MAX_FINDINGS]
-    return Verdict(decision=decision, findings=tuple(item for item in unique if item in worst_first))
 
+    profile: Profile = "standard"
+    rules: Mapping[str, Level] = field(default_factory=dict)
+    """Levels that differ from those of the profile, by the name of the rule."""
 
-def level_of(rule: str, policy: Policy) -> Level:
-    """What a policy does about a rule."""
-    if policy == "open":
-        return "allow"
-    return LEVELS[rule][0 if policy == "standard" else 1]
+    def __post_init__(self) -> None:
+        if self.profile not in get_args(Profile):
+            raise ConfigError(f"There is no policy {self.profile!r}; choose one of {', '.join(get_args(Profile))}.")
+        for name, level in self.rules.items():
+            if name not in RULES:
+                raise ConfigError(f"There is no rule {name!r} of the safety check; choose among {', '.join(RULES)}.")
+            if level not in get_args(Level):
+                raise ConfigError(f"Rule {name} cannot be {level!r}; choose one of {', '.join(get_args(Level))}.")
+        object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
 
+    def __hash__(self) -> int:
+        return hash((self.profile, frozenset(self.rules.items())))
 
-def _findings(tree: ast.AST, policy: Policy, depth: int) -> Iterator[Finding]:
-    evaluator = Evaluator(Bindings(tree))
-    for node in evaluator.bindings.nodes:
-        if not isinstance(node, _JUDGED):
-            continue
-        line = node.lineno
-        for rule in RULES:
-            for name, message in rule(evaluator, node):
-                if level_of(name, policy) != "allow":
-                    yield Finding(rule=name, line=line, message=message)
-        if depth < _MAX_NESTING:
-            yield from _nested(evaluator, node, line, policy, depth)
+    @classmethod
+    def of(cls, policy: "Profile | Policy") -> "Policy":
+        """A policy from the name of a profile, or itself.
 
+        Raises:
+            ConfigError: there is no such profile.
+        """
+        return policy if isinstance(policy, Policy) else cls(policy)
 
-def _nested(evaluator: Evaluator, node: ast.AST, line: int, policy: Policy, depth: int) -> Iterator[Finding]:
-    """Findings in texts that the code runs as code; a text that does not parse fails by itself."""
-    for function, text in nested_code(evaluator, node):
-        inner = parse(text)
-        if isinstance(inner, Fault):
-            continue
-        for finding in _findings(inner, policy, depth + 1):
-            yield Finding(rule=finding.rule, line=line, message=f"In the text given to {function}: {finding.message}")
+    def level(self, rule: str) -> Level:
+        """What is done about a rule; `allow` means that it is off."""
+        if rule in self.rules:
+            return self.rules[rule]
+        if self.profile == "open":
+            return "allow"
+        return RULES[rule].standard if self.profile == "standard" else RULES[rule].strict
+
+    @property
+    def silent(self) -> bool:
+        """Whether every rule is off."""
+        return all(self.level(rule) == "allow" for rule in RULES)

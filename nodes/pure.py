@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import folding
+from .references import IMPORTERS
 from .source import Fault, parse
 from .values import Getter, Items, Number, Ref, Text, Value, canonical
 
@@ -26,7 +27,7 @@ _SAME_PATH = frozenset(
     for module in ("os.path", "posixpath")
     for name in ("abspath", "normpath", "realpath", "expanduser", "expandvars")
 ) | {"os.fspath", "os.fsdecode", "os.fsencode", "builtins.str", "builtins.bytes", "builtins.bytearray", "builtins.repr"}
-_IMPORTS = frozenset({"builtins.__import__", "importlib.import_module", "importlib.__import__"})
+_IMPORTS = IMPORTERS | {"builtins.__import__"}
 _PASS_ON = frozenset(
     {
         "functools.partial",
@@ -86,7 +87,8 @@ def call_known(
 
 
 def _imported(path: str, name: str) -> str:
-    return name.partition(".")[0] if path == "builtins.__import__" else name
+    # `pkgutil.resolve_name` takes "os:system".
+    return name.partition(".")[0] if path.endswith(".__import__") else name.replace(":", ".")
 
 
 def _getattr(evaluator: "Evaluator", path: str, node: ast.Call) -> list[Value]:

@@ -33,7 +33,7 @@ REFERENCES = (
         r"(?:pty|pexpect|plumbum|fabric|paramiko|sh|ensurepip|_posixsubprocess)(?:\.\w+)?",
         r"psutil\..*\.(?:kill|terminate|send_signal|suspend)",
         r"(?:asyncio|uvloop)\..*\.subprocess_(?:exec|shell)",
-        r"pip\.(?:main|_internal.*)|platform\.popen|webbrowser\.\w+|signal\.(?:pthread_kill|pidfd_send_signal)",
+        r"pip\.(?:main|_internal.*)|platform\.popen|webbrowser\.\w+|antigravity|signal\.(?:pthread_kill|pidfd_send_signal)",
         r"(?:builtins\.)?get_ipython\(\)\.(?:system|getoutput|run_cell|run_cell_magic|run_line_magic)",
     ),
     _rule(
@@ -63,11 +63,13 @@ REFERENCES = (
         r"(?:runpy|codeop|zipimport|imp)\.\w+|code\.(?:interact|Interactive\w+|compile_command)",
         r"importlib\.util\.(?:spec_from_file_location|module_from_spec|spec_from_loader)",
         r"importlib\.machinery\.\w+Loader|types\.(?:FunctionType|CodeType)",
+        r"(?:importlib|pkgutil)\..*\.(?:load_module|exec_module)",
     ),
     _rule(
         "introspection",
         "walks the interpreter's own objects",
         r"gc\.(?:get_objects|get_referrers|get_referents)|sys\._current_frames",
+        r"(?:sys|threading)\.set(?:trace|profile)",
     ),
     _rule(
         "permissions",
@@ -104,6 +106,10 @@ CODE_RUNNERS = frozenset(
         "cProfile.runctx",
         "profile.run",
         "pdb.run",
+        "pdb.Pdb().run",
+        "bdb.Bdb().run",
+        "cProfile.Profile().run",
+        "profile.Profile().run",
         "trace.Trace().run",
         "doctest.run_docstring_examples",
     }
@@ -126,6 +132,26 @@ LOADERS = frozenset(
     }
 )
 """Functions that can run code which lies in their data."""
+
+
+FILE_LOADERS = frozenset(
+    {
+        "pickle.load",
+        "dill.load",
+        "cloudpickle.load",
+        "joblib.load",
+        "torch.load",
+        "pandas.read_pickle",
+        "numpy.load",
+    }
+)
+"""Functions that can run code which lies in a file; stored models and tables are read by them all day."""
+
+IMPORTERS = frozenset({"importlib.import_module", "importlib.__import__", "pkgutil.resolve_name", "pydoc.locate"})
+"""Functions that import what a text names, besides `__import__`."""
+
+POWERFUL = frozenset({"os", "subprocess", "builtins", "importlib", "socket", "pty", "ctypes"})
+"""Modules whose functions reach past the workspace."""
 
 
 def matches(path: str) -> Iterator[Reference]:

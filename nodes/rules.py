@@ -1,4 +1,4 @@
-"""The named rules of the safety check: what each finds in one node of the syntax tree."""
+"""What the safety check finds in one node of the syntax tree, by the names of the rules in `policy.py`."""
 
 import ast
 import ipaddress
@@ -11,13 +11,13 @@ from .evaluation import Evaluator
 from .folding import DECODERS
 from .pickles import unsafe_globals
 from .places import Place, is_root_of_workspace, place_of
-from .references import CODE_RUNNERS, INTROSPECTION, LOADERS, matches
+from .references import FILE_LOADERS, IMPORTERS, INTROSPECTION, LOADERS, POWERFUL, matches
 from .values import Ref, Text, canonical
 
 Hit: TypeAlias = tuple[str, str]
 """Id of a rule, and what is wrong in words."""
 
-Rule: TypeAlias = Callable[[Evaluator, ast.AST], Iterator[Hit]]
+Check: TypeAlias = Callable[[Evaluator, ast.AST], Iterator[Hit]]
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:KEY|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PRIVATE)(?:_|$)", re.IGNORECASE
@@ -25,6 +25,15 @@ _SECRET_NAME = re.compile(
 _URL = re.compile(r"(?:https?|ftps?|s3|gs|gcs|abfs|hdfs|ssh|sftp|wss?)://", re.IGNORECASE)
 _METADATA = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200")
 _READER = re.compile(r".*\.(?:read|load|open|imread|fetch|download|scan)\w*")
+_TEMPLATE = re.compile(r"\{[^{}]*\.__(?:class|globals|init|mro|base|subclasses|dict|builtins)")
+_ONLY_LOOKS = frozenset(
+    {
+        *("builtins.getattr", "builtins.hasattr", "builtins.dir", "builtins.help", "builtins.print", "builtins.type"),
+        *("builtins.id", "builtins.repr", "builtins.str", "builtins.vars", "builtins.isinstance", "builtins.callable"),
+        *("importlib.reload", "operator.attrgetter()", "object.__getattribute__", "builtins.object.__getattribute__"),
+    }
+)
+"""Functions that a module may be given to: they only look, or what they give is followed."""
 _ENVIRON = frozenset({"os.environ", "os.environb"})
 _UNSAFE_FUNCTIONS = frozenset({"builtins.eval", "builtins.exec", "builtins.compile", "builtins.__import__"})
 
@@ -62,17 +71,50 @@ def introspection(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
         names = [text.value for text in evaluator.texts(node.args[1])]
         known = any(text.whole for text in evaluator.texts(node.args[1]))
         for path in evaluator.refs(node.args[0]) if not known else ():
-            if path in {"os", "sys", "subprocess", "builtins", "socket", "importlib", "shutil"}:
+            if path in POWERFUL | {"sys", "shutil"}:
                 yield "dynamic_code", f"An attribute of {path} is chosen at run time."
     elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         bases = evaluator.refs(node.value)
         known = any(text.whole for text in evaluator.texts(node.slice))
-        if not known and {"sys.modules", "builtins.__dict__"} & set(bases):
+        if not known and {"sys.modules", "builtins", *(f"{name}.__dict__" for name in POWERFUL)} & set(bases):
             yield "dynamic_code", f"An entry of {bases[0]} is chosen at run time."
         names = [text.value for text in evaluator.texts(node.slice)] if not bases else []
     for name in names:
         if name in INTROSPECTION:
             yield "introspection", f"{name} leads to the interpreter's own objects."
+
+
+def handed_on(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
+    """A module that can do everything, given away as a value: what becomes of it cannot be followed."""
+    if not isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
+        return
+    if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        return
+    given = [path for path in evaluator.refs(node) if path.removesuffix(".__dict__") in POWERFUL]
+    if not given or not _is_given_away(evaluator, node):
+        return
+    yield "dynamic_code", f"{given[0]} is handed on as a value; what is called through it cannot be read."
+
+
+def _is_given_away(evaluator: Evaluator, node: ast.AST) -> bool:
+    parent = evaluator.bindings.parents.get(id(node))
+    if isinstance(parent, ast.keyword):
+        node, parent = parent, evaluator.bindings.parents.get(id(parent))
+    if isinstance(parent, ast.Call) and parent.func is not node:
+        return not _ONLY_LOOKS & set(evaluator.refs(parent.func))
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in {"items", "values"}
+    return isinstance(
+        parent, ast.Dict | ast.List | ast.Tuple | ast.Set | ast.Lambda | ast.Return | ast.Yield | ast.Starred
+    )
+
+
+def formats(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
+    """A template that reads an object's internals: `"{0.__class__}".format(x)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("format"):
+        for text in evaluator.texts(node.func.value):
+            if _TEMPLATE.search(text.value):
+                yield "introspection", "A template reads attributes that lead to the interpreter's own objects."
 
 
 def environment(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
@@ -117,7 +159,7 @@ def code_in_text(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
         return
     names = set(evaluator.refs(node.func))
     first = node.args[0] if node.args else None
-    running = names & (_UNSAFE_FUNCTIONS | {"importlib.import_module"})
+    running = names & (_UNSAFE_FUNCTIONS | IMPORTERS)
     for name in running:
         texts = evaluator.texts(first)
         short = name.removeprefix("builtins.")
@@ -150,7 +192,11 @@ def loading(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
         return
     if not isinstance(node, ast.Call):
         return
-    for path in LOADERS & set(evaluator.refs(node.func)):
+    paths = set(evaluator.refs(node.func))
+    for path in FILE_LOADERS & paths:
+        if path != "numpy.load" or any(keyword.arg == "allow_pickle" for keyword in node.keywords):
+            yield "pickle_file", f"{path} can run code that lies in the file."
+    for path in LOADERS & paths:
         argument = node.args[0] if node.args else None
         if path.startswith("yaml.load") and _safe_yaml(evaluator, node):
             continue
@@ -173,7 +219,8 @@ def addresses(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
     """A URL that a reading function opens, and addresses of cloud metadata in any call."""
     if not isinstance(node, ast.Call):
         return
-    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    # The namespaces of XML are names in the form of addresses.
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "namespaces")]
     names = evaluator.refs(node.func)
     printing = any(name in {"builtins.print", "builtins.len", "builtins.str"} for name in names)
     for argument in arguments if not printing else ():
@@ -233,24 +280,15 @@ def _judge(kind: Kind, place: Place, path: str) -> Iterator[Hit]:
         yield "outside_read", f"{shown} is read, which lies outside the workspace."
 
 
-def nested_code(evaluator: Evaluator, node: ast.AST) -> list[tuple[str, str]]:
-    """Known texts that a call runs as code: (name of the function, code)."""
-    if not isinstance(node, ast.Call):
-        return []
-    wanted = CODE_RUNNERS | {
-        "builtins.eval",
-        "builtins.exec",
-        "builtins.compile",
-        "ast.parse",
-        "builtins.get_ipython().run_cell",
-    }
-    names = [name for name in evaluator.refs(node.func) if name in wanted]
-    if not names:
-        return []
-    texts = [
-        text for argument in (*node.args[:2], *(k.value for k in node.keywords)) for text in evaluator.texts(argument)
-    ]
-    return [(names[0].removeprefix("builtins."), text.value) for text in texts if text.whole][:8]
-
-
-RULES: tuple[Rule, ...] = (imports, references, introspection, environment, code_in_text, loading, addresses, files)
+CHECKS: tuple[Check, ...] = (
+    imports,
+    references,
+    introspection,
+    handed_on,
+    formats,
+    environment,
+    code_in_text,
+    loading,
+    addresses,
+    files,
+)

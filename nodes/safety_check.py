@@ -6,11 +6,12 @@ from langgraph.types import Command
 
 from actloop.state import State
 
+from .checking import check as check
 from .context import Context
-from .policy import check as check
+from .policy import Policy as Policy
 from .run import run_of, usable
 
-__all__ = ["check", "safety_check"]
+__all__ = ["Policy", "check", "safety_check"]
 
 Next = Command[Literal["execute", "approve", "repair"]]
 

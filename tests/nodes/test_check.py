@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actloop.nodes.policy import LEVELS, Policy
+from actloop.nodes.policy import RULES, Policy, Profile
 from actloop.nodes.safety_check import check
 
 
-def rules(code: str, policy: Policy = "standard") -> set[str]:
+def rules(code: str, policy: Profile | Policy = "standard") -> set[str]:
     return {finding.rule for finding in check(textwrap.dedent(code), policy).findings}
 
 
@@ -44,7 +44,7 @@ def test_unclosed_quotes_are_denied_with_line_and_hint() -> None:
         "!ls",
     ],
 )
-def test_source_that_breaks_a_parser_is_denied_in_words(source: str, policy: Policy) -> None:
+def test_source_that_breaks_a_parser_is_denied_in_words(source: str, policy: Profile) -> None:
     verdict = check(source, policy)
     assert verdict.decision == "deny"
     assert verdict.findings[0].rule == "syntax"
@@ -185,7 +185,7 @@ def test_a_process_is_found_by_whichever_way_it_is_reached(code: str) -> None:
 def test_each_rule_finds_its_kind(code: str, rule: str) -> None:
     verdict = check(code)
     assert rule in {finding.rule for finding in verdict.findings}
-    assert verdict.decision == ("deny" if LEVELS[rule][0] == "deny" else verdict.decision) != "allow"
+    assert verdict.decision == ("deny" if RULES[rule].standard == "deny" else verdict.decision) != "allow"
 
 
 def test_a_pickle_is_read_without_loading_it() -> None:
