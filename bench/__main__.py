@@ -11,6 +11,7 @@ from actloop.sandbox.session import BoxSession
 
 from .floors import RawLoop, docker_exec, docker_run, seconds
 from .growth import growth
+from .policy import main as policy
 from .pool import pool
 from .turns import turns
 
@@ -90,6 +91,9 @@ def report(name: str, mine: list[float], floor_name: str, floor: list[float], ai
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["policy"]:
+        policy(sys.argv[2:])  # takes options of its own
+        sys.exit()
     benches = {"flood": flood, "cold": cold, "warm": warm, "turns": turns, "growth": growth, "pool": pool}
     for name in sys.argv[1:] or benches:
         benches[name]()
