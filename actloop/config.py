@@ -108,16 +108,29 @@ class Limits(BaseModel):
 
 
 class Budget(BaseModel):
-    """What one run may spend. None means without limit; checked before every model call."""
+    """What one run may spend. None means without limit; checked before every model call.
+
+    What models that host functions call have used counts as well, an agent's that is called as one included.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tokens: int | None = Field(default=None, gt=0)
     """Input and output tokens together."""
+    usd: float | None = Field(default=None, gt=0)
+    """US dollars; every model needs a known price then: see `actloop/prices.py`."""
     model_calls: int | None = Field(default=None, gt=0)
-    """Requests to the model."""
+    """Requests to models."""
     wall_s: float | None = Field(default=None, gt=0)
     """Seconds since the run began."""
+    cells: int | None = Field(default=None, gt=0)
+    """Cells; beside `max_turns`, which says what the model is told that it has."""
+    host_calls: int | None = Field(default=None, gt=0)
+    """Calls of functions of the host."""
+    thread_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of all runs of the thread together."""
+    thread_usd: float | None = Field(default=None, gt=0)
+    """US dollars of all runs of the thread together."""
 
 
 def _data_home() -> Path:
@@ -147,6 +160,8 @@ class Settings(BaseSettings):
     snapshots: str | None = None
     """Where snapshots are kept: a folder, or a URL that fsspec knows (`s3://bucket/prefix`); unset is a folder in
     `data_dir`."""
+    prices: str | None = None
+    """JSON file of prices of models, which go before the table's: see `actloop/prices.py`."""
     pool: int = Field(default=0, ge=0)
     """Boxes that an agent keeps started for threads to come."""
 

@@ -27,7 +27,7 @@ DEMO_TASK = (
     "Which region's monthly revenue grew fastest from 2024 to 2025? Save a table of yearly revenue by region as "
     "growth.csv and draw the monthly revenue of each region."
 )
-SHOWN = ("status", "answer", "answer_type", "summary", "turns", "usage")
+SHOWN = ("status", "answer", "answer_type", "answer_data", "summary", "turns", "usage")
 """What `--json` takes from the state, besides the files and the thread."""
 POLICIES = ("open", "standard", "strict")
 

@@ -81,7 +81,10 @@ class Usage(TypedDict):
 
     input_tokens: int
     output_tokens: int
+    """Of a provider that reports no tokens, both are estimates: a token for four characters."""
     model_calls: int
+    cost_usd: float | None
+    """US dollars; None where the price of a model is not known."""
 
 
 class Change(TypedDict, total=False):
@@ -165,6 +168,8 @@ class Result(TypedDict, total=False):
     status: Status
     answer: str | None
     answer_type: str | None
+    answer_data: Any
+    """The answer as plain data, where the caller gave a schema for it."""
     summary: str
     artifacts: list[Artifact]
     turns: int
@@ -209,4 +214,5 @@ class State(TypedDict, total=False):
     status: NotRequired[Status | None]
     answer: NotRequired[str | None]
     answer_type: NotRequired[str | None]
+    answer_data: NotRequired[Any]
     summary: str

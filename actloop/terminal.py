@@ -177,6 +177,7 @@ class View:
             tokens = usage["input_tokens"] + usage["output_tokens"]
             counts = ((result.get("turns") or 0, "cell"), (usage["model_calls"], "request"), (tokens, "token"))
             shown = [f"{number} {name}{'' if number == 1 else 's'}" for number, name in counts]
+            shown += [f"${usage['cost_usd']:.2g}"] if usage.get("cost_usd") else []
             self._console.print(Text(", ".join([*shown, f"thread {thread}"] if thread else shown), style="dim"))
 
     def tell(self, text: str) -> None:

@@ -84,6 +84,11 @@ class ScriptedModel(BaseChatModel):
         return self._tools[-1] if self._tools else []
 
     @property
+    def model_name(self) -> str:
+        """The name by which tracing and prices know the model."""
+        return self.name_of_model
+
+    @property
     def _llm_type(self) -> str:
         return "scripted"
 

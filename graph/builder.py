@@ -28,6 +28,8 @@ from actloop.nodes.policy import Policy, Profile
 from actloop.nodes.reason import areason, reason
 from actloop.nodes.repair import arepair, repair
 from actloop.nodes.safety_check import safety_check
+from actloop.nodes.spending import ametered, check_prices, metered
+from actloop.prices import GivenPrices, open_prices
 from actloop.sandbox.opening import BACKENDS, open_pool, open_session, session_facts
 from actloop.sandbox.sweeping import sweep_in_background
 from actloop.state import Input, Result, State
@@ -52,7 +54,7 @@ def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
     _add(graph, "codegen", codegen, ("safety_check", "reason", "__end__"), context)
     _add(graph, "safety_check", safety_check, ("execute", "approve", "repair"), context)
     _add(graph, "approve", approve, ("execute", "safety_check", "repair"), context)
-    _add(graph, "execute", execute, ("observe", "__end__"), context, aexecute)
+    _add(graph, "execute", metered(execute), ("observe", "__end__"), context, ametered(aexecute))
     _add(graph, "observe", observe, ("reason", "repair", "__end__"), context)
     _add(graph, "repair", repair, ("codegen", "__end__"), context, arepair)
     graph.add_edge(START, "reason")
@@ -84,6 +86,7 @@ def create_agent(
     policy: Profile | Policy = "standard",
     action_format: ActionFormat | Literal["auto"] = "auto",
     budget: Budget | None = None,
+    prices: GivenPrices | None = None,
     max_turns: int = 10,
     max_repairs: int = 3,
     secrets: Sequence[str] = (),
@@ -113,7 +116,9 @@ def create_agent(
         policy: of the safety check: `open`, `standard`, `strict`, or a `Policy` that switches single rules.
         action_format: how the model sends code: in a `fenced` block, or by a `tool` call. `auto` is fenced, which every
             model can do and which needs no quoting; replies in either form are read whatever is asked for.
-        budget: of each run.
+        budget: of each run, and of the whole thread where it says so. A ceiling in dollars needs known prices.
+        prices: dollars per million tokens of input, cached input and output, by the model's name; they go before those
+            of the file that `ACTLOOP_PRICES` names, and those before `actloop/prices.json`, which is a snapshot.
         max_turns: cells that a run may execute.
         max_repairs: cells that may fail in a row.
         secrets: values that are masked wherever they would be shown or stored.
@@ -153,7 +158,9 @@ def create_agent(
     image = image or settings.image
     functions = [host_function(tool) for tool in tools]
     store = _snapshot_store(snapshots, checkpointer, settings)
+    known_prices = open_prices(prices, settings.prices)
     chat_model = connect(model, base_url=base_url, settings=settings)
+    check_prices(budget or Budget(), known_prices, [chat_model])
     saver: Any = checkpointer
     if checkpointer is None or isinstance(checkpointer, str | Path):
         saver = open_checkpoints(checkpointer, settings)
@@ -179,6 +186,7 @@ def create_agent(
         action_format="fenced" if action_format == "auto" else action_format,
         functions=tuple(functions),
         images=takes_images(chat_model),
+        prices=known_prices,
     )
     compiled = build_graph(context).compile(checkpointer=saver or None, name="actloop")
     return Agent(sessions=sessions, **vars(compiled))

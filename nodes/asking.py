@@ -110,23 +110,31 @@ async def aask(
             return call.settle(reply)
 
 
-def usage_of(message: BaseMessage) -> Usage:
-    """What one reply cost: one call, and the tokens that the provider reported, or zero."""
+def usage_of(message: BaseMessage, cost_usd: float | None = None) -> Usage:
+    """What one reply cost: one call, and the tokens that the provider reported, or zero.
+
+    Args:
+        message: the reply.
+        cost_usd: its price, where it is known.
+    """
     reported: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
     return Usage(
         input_tokens=reported.get("input_tokens") or 0,
         output_tokens=reported.get("output_tokens") or 0,
         model_calls=1,
+        cost_usd=cost_usd,
     )
 
 
 def add_usage(*parts: Usage | None) -> Usage:
-    """The sum of what was spent; None counts as nothing."""
+    """The sum of what was spent; None counts as nothing, and a cost that is not known makes the sum unknown."""
     known = [part for part in parts if part]
+    costs = [part.get("cost_usd") for part in known]
     return Usage(
         input_tokens=sum(part["input_tokens"] for part in known),
         output_tokens=sum(part["output_tokens"] for part in known),
         model_calls=sum(part["model_calls"] for part in known),
+        cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
     )
 
 

@@ -53,6 +53,10 @@ def _cell(action: Action, run: Run, context: Context) -> Next:
             run,
             action=action.model_dump(),
         )
+    cells = context.budget.cells
+    if cells is not None and run["turns"] >= cells:
+        reached = f"The run stopped before its next cell: {run['turns']} of {cells} cells are used."
+        return end("budget_exceeded", reached, run, action=action.model_dump())
     run["nudges"] = 0
     return Command(goto="safety_check", update={"action": action.model_dump(), "run": run})
 

@@ -12,6 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from actloop.config import Budget, Limits
+from actloop.prices import Prices, open_prices
 from actloop.protocols import Session
 from actloop.sandbox.host_functions import HostFunction
 from actloop.state import Artifact, State
@@ -76,6 +77,7 @@ class Context:
     """Functions of the host that cells may call."""
     images: bool = False
     """The model sees images: figures are put into its prompt."""
+    prices: Prices = field(default_factory=open_prices)
 
 
 def thread_of(state: State, config: RunnableConfig) -> tuple[str, str]:

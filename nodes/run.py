@@ -16,6 +16,7 @@ from actloop.config import Limits
 from actloop.errors import ConfigError, InputError
 from actloop.state import Action, State, Status, Usage
 
+from .asking import add_usage
 from .context import Context
 from .masking import mask
 from .plain import plain
@@ -52,11 +53,20 @@ class Run(TypedDict):
     """The last cell reached its end."""
     seen: dict[str, int]
     """How often the same code has had the same end, for those seen last, oldest first."""
+    returned: list[str]
+    """Faults for which an answer was sent back; each is told once."""
     usage: Usage
+    before: Usage
+    """What the runs of the thread before this one have spent."""
 
 
-def new_run(needs_code: bool) -> Run:
-    """Counters at zero."""
+def new_run(needs_code: bool, before: Usage | None = None) -> Run:
+    """Counters at zero.
+
+    Args:
+        needs_code: only something that runs can answer the task.
+        before: what the thread has spent so far.
+    """
     return Run(
         id=uuid.uuid4().hex[:12],
         started=time.time(),
@@ -69,7 +79,9 @@ def new_run(needs_code: bool) -> Run:
         doubted=False,
         last_ok=False,
         seen={},
-        usage=Usage(input_tokens=0, output_tokens=0, model_calls=0),
+        returned=[],
+        usage=add_usage(),
+        before=add_usage(before),
     )
 
 
@@ -117,20 +129,27 @@ def begin(state: State, context: Context) -> dict[str, Any] | None:
         "messages": added,
         "goal": text,
         "kernel": state.get("kernel") or secrets.token_hex(16),
-        "run": new_run(needs_a_run(text, given)),
+        "run": new_run(needs_a_run(text, given), _spent(state)),
         "inputs": {**(state.get("inputs") or {}), **known},
         "unplaced": sorted({*(state.get("unplaced") or []), *given}),
         "status": None,
         "answer": None,
         "answer_type": None,
+        "answer_data": None,
         "summary": "",
         "turns": 0,
-        "usage": Usage(input_tokens=0, output_tokens=0, model_calls=0),
+        "usage": add_usage(),
         "artifacts": [],
         "execution": {},
         "verdict": {},
         "action": {},
     }
+
+
+def _spent(state: State) -> Usage:
+    """What the thread has spent."""
+    last = state.get("run") or {}
+    return add_usage(last.get("before"), last.get("usage"))
 
 
 def introduced(files: Mapping[str, Path]) -> str:
@@ -237,6 +256,7 @@ def end(
     *,
     answer: str | None = None,
     answer_type: str | None = None,
+    answer_data: Any = None,
     **more: Any,
 ) -> Command[Any]:
     """End the run.
@@ -247,6 +267,7 @@ def end(
         run: its counters.
         answer: text of the answer, where there is one.
         answer_type: type name of the answer; `str` where it is text.
+        answer_data: the answer as plain data, where the caller asked for it by a schema.
         more: further updates of the state.
     """
     update: dict[str, Any] = {
@@ -254,6 +275,7 @@ def end(
         "status": status,
         "answer": answer,
         "answer_type": answer_type or ("str" if answer is not None else None),
+        "answer_data": answer_data,
         "summary": summary,
         "run": run,
         "turns": run["turns"],

@@ -1,6 +1,5 @@
 """One call of the model by a node: the prompt before, the state after. Shared by `reason` and `repair`."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,14 +11,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from actloop.errors import ModelError, ModelRequestRefused, SandboxError
-from actloop.state import State
+from actloop.state import State, Status
 
-from .asking import aask, add_usage, ask, usage_of
+from .asking import aask, add_usage, ask
 from .context import Context
 from .images import with_images
 from .model_errors import code_of
 from .plain import plain_reply
 from .run import Run, end
+from .spending import SPENT, name_of, over_budget, spent_on
 
 STOP = ("<observation>",)
 """Where a reply ends at the latest: a model that writes an observation itself is making it up."""
@@ -77,7 +77,7 @@ def ask_model(turn: Turn | Next, context: Context, config: RunnableConfig) -> Ne
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, ask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config))
+        return accept(turn, ask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config), context)
     except ModelError as error:
         return failed(turn, error)
 
@@ -87,7 +87,8 @@ async def aask_model(turn: Turn | Next, context: Context, config: RunnableConfig
     if not isinstance(turn, Turn):
         return turn
     try:
-        return accept(turn, await aask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config))
+        reply = await aask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config)
+        return accept(turn, reply, context)
     except ModelError as error:
         return failed(turn, error)
 
@@ -96,35 +97,24 @@ def _tools(context: Context) -> list[dict[str, Any]]:
     return [PYTHON_TOOL] if context.action_format == "tool" else []
 
 
-def accept(turn: Turn, reply: AIMessage) -> Next:
+def accept(turn: Turn, reply: AIMessage, context: Context) -> Next:
     """Put the reply into the state and hand it to `codegen`."""
-    run: Run = {**turn.run, "usage": add_usage(turn.run["usage"], usage_of(reply))}
+    used = spent_on(reply, turn.prompt, context.prices, name_of(context.model))
+    run: Run = {**turn.run, "usage": add_usage(turn.run["usage"], used)}
     messages = [*(turn.update.get("messages") or []), plain_reply(reply)]
     return Command(goto="codegen", update={**turn.update, "messages": messages, "run": run})
 
 
 def failed(turn: Turn, error: ModelError) -> Next:
     """End the run: a provider's failure is a status, never something that the model is asked to repair."""
-    refused = isinstance(error, ModelRequestRefused) and code_of(error) == "content_filter"
-    return end("refused" if refused else "model_unavailable", str(error), turn.run, **_without_run(turn.update))
+    statuses: dict[str, Status] = {"content_filter": "refused", SPENT: "budget_exceeded"}
+    status = statuses.get(code_of(error), "model_unavailable") if isinstance(error, ModelRequestRefused) else None
+    return end(status or "model_unavailable", str(error), turn.run, **_without_run(turn.update))
 
 
 def _without_run(update: dict[str, Any]) -> dict[str, Any]:
-    owned = ("run", "status", "answer", "answer_type", "summary", "turns", "usage")
+    owned = ("run", "status", "answer", "answer_type", "answer_data", "summary", "turns", "usage")
     return {name: value for name, value in update.items() if name not in owned}
-
-
-def over_budget(context: Context, run: Run) -> str:
-    """Which ceiling the run has reached, in words; empty where none."""
-    budget, usage = context.budget, run["usage"]
-    tokens = usage["input_tokens"] + usage["output_tokens"]
-    if budget.tokens is not None and tokens >= budget.tokens:
-        return f"{tokens} of {budget.tokens} tokens are used"
-    if budget.model_calls is not None and usage["model_calls"] >= budget.model_calls:
-        return f"{usage['model_calls']} of {budget.model_calls} requests are used"
-    if budget.wall_s is not None and time.time() - run["started"] >= budget.wall_s:
-        return f"{budget.wall_s:g} seconds have passed"
-    return ""
 
 
 def system_prompt(context: Context) -> str:

@@ -96,7 +96,7 @@ def test_json_is_all_there_is_on_stdout(shell: "Shell", server: "FakeServer", fo
     result = json.loads(ended.out)
     assert (ended.code, ended.err) == (0, "")
     assert (result["status"], result["turns"], result["artifacts"]) == ("success", 1, ["made/out.txt"])
-    assert set(result["usage"]) == {"input_tokens", "output_tokens", "model_calls"}
+    assert set(result["usage"]) == {"input_tokens", "output_tokens", "model_calls", "cost_usd"}
     assert result["usage"]["input_tokens"] == 22
     assert set(result) >= {"answer", "answer_type", "summary", "thread"}
 

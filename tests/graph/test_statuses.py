@@ -27,7 +27,7 @@ def ends(agent: Agent, config: RunnableConfig, task: str = "Compute the sum of 1
     assert "Traceback" not in out["summary"]
     assert out["summary"].endswith((".", "?"))
     assert agent.get_state(config).next == ()
-    assert set(out["usage"]) == {"input_tokens", "output_tokens", "model_calls"}
+    assert set(out["usage"]) == {"input_tokens", "output_tokens", "model_calls", "cost_usd"}
     assert isinstance(out["turns"], int)
     return out
 

@@ -28,7 +28,8 @@ def replies() -> list[str]:
 
 def test_invoke_returns_the_result_alone(make: "Make", thread: RunnableConfig, replies: list[str]) -> None:
     out = make(replies).invoke(TASK, thread)
-    assert set(out) == {"status", "answer", "answer_type", "summary", "artifacts", "turns", "usage", "messages"}
+    named = {"status", "answer", "answer_type", "answer_data", "summary", "artifacts", "turns", "usage", "messages"}
+    assert set(out) == named
 
 
 async def test_ainvoke_does_the_same(make: "Make", thread: RunnableConfig, replies: list[str]) -> None:

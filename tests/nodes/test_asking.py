@@ -205,4 +205,5 @@ def test_usage_adds_up() -> None:
         "input_tokens": 5,
         "output_tokens": 2,
         "model_calls": 2,
+        "cost_usd": None,
     }

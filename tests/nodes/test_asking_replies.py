@@ -72,7 +72,7 @@ def test_no_content_is_an_empty_text(server: "FakeServer") -> None:
     server.says(None)
     reply = ask(at(server), PROMPT)
     assert reply.content == ""
-    assert usage_of(reply) == {"input_tokens": 11, "output_tokens": 7, "model_calls": 1}
+    assert usage_of(reply) == {"input_tokens": 11, "output_tokens": 7, "model_calls": 1, "cost_usd": None}
 
 
 def test_a_chunk_without_choices_is_passed_over(server: "FakeServer", fake: ModuleType) -> None:
@@ -82,7 +82,7 @@ def test_a_chunk_without_choices_is_passed_over(server: "FakeServer", fake: Modu
         whole = piece if whole is None else whole + piece
     assert isinstance(whole, AIMessageChunk)
     assert whole.text == "ab"
-    assert usage_of(whole) == {"input_tokens": 11, "output_tokens": 7, "model_calls": 1}
+    assert usage_of(whole) == {"input_tokens": 11, "output_tokens": 7, "model_calls": 1, "cost_usd": None}
 
 
 def test_a_reply_streams_token_by_token_within_a_graph(server: "FakeServer", fake: ModuleType) -> None:
