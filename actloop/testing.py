@@ -70,6 +70,8 @@ class ScriptedModel(BaseChatModel):
         """
         if isinstance(replies, str | BaseMessage | BaseException):
             raise TypeError(f"The script is one {type(replies).__name__}. Give a list of replies, or a function.")
+        # A script counts the replies in the prompt: none must be left out, however long the thread.
+        fields.setdefault("profile", {"max_input_tokens": 1 << 40})
         fields["replies"] = replies if callable(replies) else tuple(replies)
         super().__init__(**fields)
 

@@ -18,13 +18,14 @@ from langgraph.graph import START, StateGraph
 from actloop.config import Budget, Limits, Settings
 from actloop.errors import ConfigError
 from actloop.nodes.approve import approve
-from actloop.nodes.codegen import codegen
+from actloop.nodes.coding import acode, code
 from actloop.nodes.context import ActionFormat, Context
 from actloop.nodes.execute import aexecute, execute
 from actloop.nodes.images import takes_images
 from actloop.nodes.model import connect
 from actloop.nodes.observe import observe
 from actloop.nodes.policy import Policy, Profile
+from actloop.nodes.prompting import FORMS, LANGUAGES
 from actloop.nodes.reason import areason, reason
 from actloop.nodes.repair import arepair, repair
 from actloop.nodes.safety_check import safety_check
@@ -51,7 +52,7 @@ def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
     """
     graph = StateGraph(State, input_schema=Input, output_schema=Result)
     _add(graph, "reason", reason, ("codegen", "__end__"), context, areason)
-    _add(graph, "codegen", codegen, ("safety_check", "reason", "__end__"), context)
+    _add(graph, "codegen", code, ("safety_check", "reason", "__end__"), context, acode)
     _add(graph, "safety_check", safety_check, ("execute", "approve", "repair"), context)
     _add(graph, "approve", approve, ("execute", "safety_check", "repair"), context)
     _add(graph, "execute", metered(execute), ("observe", "__end__"), context, ametered(aexecute))
@@ -79,12 +80,17 @@ def _add(
 def create_agent(
     model: str | BaseChatModel | None = None,
     *,
+    coder: str | BaseChatModel | None = None,
+    repairer: str | BaseChatModel | None = None,
     base_url: str | None = None,
     sandbox: str = "auto",
     image: str | None = None,
     limits: Limits | None = None,
     policy: Profile | Policy = "standard",
     action_format: ActionFormat | Literal["auto"] = "auto",
+    language: Literal["en", "zh", "auto"] = "auto",
+    prompt: Literal["full", "short", "auto"] = "auto",
+    context_tokens: int | None = None,
     budget: Budget | None = None,
     prices: GivenPrices | None = None,
     max_turns: int = 10,
@@ -109,6 +115,8 @@ def create_agent(
     Args:
         model: a chat model, or the name of one: `openai:gpt-5`, or a bare name together with `base_url`. None takes
             what the environment names.
+        coder: a model that writes the cells; `model` then plans each of them in words: one more request a turn.
+        repairer: a model that mends cells that failed; by default the coder, or else the model.
         base_url: address of an OpenAI-compatible server.
         sandbox: `docker`, or `auto` for the best there is.
         image: image of the sandbox; by default the one that `actloop image build` makes.
@@ -116,6 +124,11 @@ def create_agent(
         policy: of the safety check: `open`, `standard`, `strict`, or a `Policy` that switches single rules.
         action_format: how the model sends code: in a `fenced` block, or by a `tool` call. `auto` is fenced, which every
             model can do and which needs no quoting; replies in either form are read whatever is asked for.
+        language: of the prompt: `en`, `zh`, or `auto` for that of the task.
+        prompt: its form: `full`, `short`, or `auto`, which is short for models whose name says that they have 8 billion
+            parameters or fewer.
+        context_tokens: ceiling of one request, about; what is sent of a longer history is shortened, what is stored is
+            not. None is 60 % of what the model's profile says that it takes, else 24000.
         budget: of each run, and of the whole thread where it says so. A ceiling in dollars needs known prices.
         prices: dollars per million tokens of input, cached input and output, by the model's name; they go before those
             of the file that `ACTLOOP_PRICES` names, and those before `actloop/prices.json`, which is a snapshot.
@@ -145,8 +158,13 @@ def create_agent(
         raise ConfigError(f"max_turns is {max_turns}; a run needs at least 1 cell: give 1 or more.")
     if max_repairs < 0:
         raise ConfigError(f"max_repairs is {max_repairs}; it may be 0 or more.")
+    if context_tokens is not None and context_tokens < 1:
+        raise ConfigError(f"context_tokens is {context_tokens}; give the tokens that a request may have, 1 or more.")
     if action_format not in ("auto", "fenced", "tool"):
         raise ConfigError(f"There is no action format {action_format!r}; choose one of auto, fenced, tool.")
+    for what, value, known in (("language", language, LANGUAGES), ("form of the prompt", prompt, FORMS)):
+        if value not in known:
+            raise ConfigError(f"There is no {what} {value!r}; choose one of {', '.join(known)}.")
     if sandbox not in BACKENDS:
         raise ConfigError(f"There is no sandbox {sandbox!r}; choose one of {', '.join(BACKENDS)}.")
     checked_by = Policy.of(policy)
@@ -160,7 +178,11 @@ def create_agent(
     store = _snapshot_store(snapshots, checkpointer, settings)
     known_prices = open_prices(prices, settings.prices)
     chat_model = connect(model, base_url=base_url, settings=settings)
-    check_prices(budget or Budget(), known_prices, [chat_model])
+    writer, mender = (
+        connect(other, base_url=base_url, settings=settings) if other is not None else None
+        for other in (coder, repairer)
+    )
+    check_prices(budget or Budget(), known_prices, [chat_model, *(other for other in (writer, mender) if other)])
     saver: Any = checkpointer
     if checkpointer is None or isinstance(checkpointer, str | Path):
         saver = open_checkpoints(checkpointer, settings)
@@ -184,6 +206,11 @@ def create_agent(
         max_repairs=max_repairs,
         secrets=tuple(secrets),
         action_format="fenced" if action_format == "auto" else action_format,
+        language=language,
+        coder=writer,
+        repairer=mender,
+        context_tokens=context_tokens,
+        prompt=prompt,
         functions=tuple(functions),
         images=takes_images(chat_model),
         prices=known_prices,

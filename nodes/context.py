@@ -75,6 +75,16 @@ class Context:
     """How the model is asked to send code; a reply in the other form is read as well."""
     functions: Sequence[HostFunction] = ()
     """Functions of the host that cells may call."""
+    language: Literal["en", "zh", "auto"] = "auto"
+    """Of the prompt; `auto` is that of the task."""
+    prompt: Literal["full", "short", "auto"] = "auto"
+    """Form of the prompt; `auto` is short for small models."""
+    coder: BaseChatModel | None = None
+    """Writes the cells, for which the model then makes a plan in words."""
+    repairer: BaseChatModel | None = None
+    """Mends cells that failed; without it the coder does, without that the model."""
+    context_tokens: int | None = None
+    """Ceiling of a request; a longer history is shortened. None is what the asked model takes."""
     images: bool = False
     """The model sees images: figures are put into its prompt."""
     prices: Prices = field(default_factory=open_prices)

@@ -34,6 +34,11 @@ def figures_of(artifacts: Sequence[Artifact], turn: int) -> list[str]:
     ][:MAX_SHOWN]
 
 
+def figures_in(messages: Sequence[AnyMessage]) -> int:
+    """How many figures a prompt of these messages shows at most."""
+    return min(MAX_SHOWN, sum(len(message.additional_kwargs.get(KEY) or ()) for message in messages))
+
+
 def with_images(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """The history with its newest figures as image blocks; one that is gone from the disk stays a name in the text."""
     room = MAX_SHOWN

@@ -1,7 +1,5 @@
 """`observe`: tell the model what the cell did, and go on by its exit code and the limits."""
 
-import ast
-import hashlib
 from typing import Any, Literal
 
 from langgraph.types import Command
@@ -9,26 +7,18 @@ from langgraph.types import Command
 from actloop.protocols import Execution
 from actloop.state import State
 
+from .attempts import MAX_SAME, again, count
 from .context import Context
 from .images import KEY, figures_of
 from .reading import parse_reply
 from .rendering import render as render
 from .run import Run, done_in, end, last_reply, reply_to, run_of, usable
+from .situation import KEY as CELL
+from .situation import record_of
 
 __all__ = ["observe", "render"]
 
-MAX_SAME = 3
-"""How often the same code may have the same end: then the model is told to change its plan, and the next time the
-run ends."""
-MAX_SEEN = 12
-"""Different cells with different ends that are remembered: it is all stored with every step."""
-
 Next = Command[Literal["reason", "repair", "__end__"]]
-
-_AGAIN = (
-    "\nThis is the third time that the same code has had this same result. Do something different now, or give the "
-    "final answer if the output above settles the task."
-)
 
 
 def observe(state: State, *, context: Context) -> Next:
@@ -43,9 +33,10 @@ def observe(state: State, *, context: Context) -> Next:
     run["turns"] += 1
     run["last_ok"] = execution.ok
     run["repairs"] = 0 if execution.ok else run["repairs"] + 1
-    times = _count(run, usable(state).code, execution)
-    text = _edited(state) + render(execution, secrets=context.secrets) + (_AGAIN if times == MAX_SAME else "")
+    times = count(run, usable(state).code, execution)
+    text = _edited(state) + render(execution, secrets=context.secrets) + again(times, execution.ok)
     messages = reply_to(last_reply(state), text, "observation")
+    messages[0].additional_kwargs[CELL] = record_of(execution, run["turns"])
     if context.images:
         messages[0].additional_kwargs[KEY] = figures_of(state.get("artifacts") or [], run["turns"])
     update: dict[str, Any] = {"messages": messages}
@@ -75,17 +66,3 @@ def _edited(state: State) -> str:
 def _gave_up(execution: Execution, run: Run) -> str:
     what = f"{execution.error.type}: {execution.error.message}"[:200] if execution.error else execution.outcome
     return f"{run['repairs']} cells in a row failed; the last one with {what}."
-
-
-def _count(run: Run, code: str, execution: Execution) -> int:
-    """Count this code with this end, and say how often it has been; comments and layout make no difference."""
-    try:
-        normal = ast.dump(ast.parse(code))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        normal = code
-    ending = (execution.outcome, execution.error and (execution.error.type, execution.error.message), execution.result)
-    key = hashlib.sha256(repr((normal, ending, execution.output.text)).encode("utf-8", "replace")).hexdigest()[:16]
-    times = run["seen"].pop(key, 0) + 1
-    # The one that was seen last stands last; only a run that goes round in a few cells goes in circles.
-    run["seen"] = dict([*run["seen"].items(), (key, times)][-MAX_SEEN:])
-    return times

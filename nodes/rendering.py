@@ -15,7 +15,7 @@ from .controls import strip_controls
 from .masking import mask
 from .shortening import shorten
 
-_TAGS = "observation|output|value|traceback"
+_TAGS = "observation|output|value|traceback|workspace|earlier"
 _IMITATION = re.compile(rf"<(?=\s*/?\s*(?:{_TAGS})\b)|<(?=\|[A-Za-z_ ]{{1,40}}\|>)", re.IGNORECASE)
 _MAX_LISTED = 20
 _OPEN, _CLOSE = "<observation>\n", "\n</observation>"
@@ -40,7 +40,7 @@ def render(execution: Execution, *, limit: int = 8000, secrets: Sequence[str] = 
     Returns:
         The same text for an equal record.
     """
-    clean = _Cleaner(secrets)
+    clean = Cleaner(secrets)
     room = max(limit - len(_OPEN) - len(_CLOSE), 0)
     head = [_outcome(execution, clean), *_state(execution, clean)]
     tail = _facts(execution, clean, room // 8)
@@ -54,7 +54,7 @@ def render(execution: Execution, *, limit: int = 8000, secrets: Sequence[str] = 
     return text if len(text) <= limit else shorten(head[0], limit)
 
 
-class _Cleaner:
+class Cleaner:
     """Makes text of the box fit to be shown."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class _Cleaner:
         return flat if len(flat) <= limit else flat[: max(limit - 3, 0)].rstrip() + "..."
 
 
-def _outcome(execution: Execution, clean: _Cleaner) -> str:
+def _outcome(execution: Execution, clean: Cleaner) -> str:
     code = f"exit code {execution.exit_code}"
     match execution.outcome:
         case "ok":
@@ -99,7 +99,7 @@ def _signal(code: int | None) -> str:
         return ""
 
 
-def _state(execution: Execution, clean: _Cleaner) -> list[str]:
+def _state(execution: Execution, clean: Cleaner) -> list[str]:
     lines = [_STATE[execution.state]]
     if execution.lost_names:
         lines.append(f"Missing now: {_list(map(clean.line, execution.lost_names))}.")
@@ -113,7 +113,7 @@ def _list(items: Iterable[str]) -> str:
     return ", ".join(known[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _products(execution: Execution, clean: _Cleaner, room: int) -> list[str]:
+def _products(execution: Execution, clean: Cleaner, room: int) -> list[str]:
     """Output, error and value, which share the room: each gets what the shorter ones leave."""
     parts: list[tuple[str, str]] = []
     output = _printed(execution)
@@ -148,13 +148,13 @@ def _printed(execution: Execution) -> str:
     return out + ("\n" if out and err and not out.endswith("\n") else "") + err
 
 
-def _full_text(output: Output, clean: _Cleaner) -> str:
+def _full_text(output: Output, clean: Cleaner) -> str:
     if output.path is None:
         return ""
     return f"The full output, {output.total_bytes} bytes, is in the file {clean.line(output.path)}."
 
 
-def _error(execution: Execution, clean: _Cleaner) -> list[str]:
+def _error(execution: Execution, clean: Cleaner) -> list[str]:
     error = execution.error
     if error is None:
         return []
@@ -176,7 +176,7 @@ def _shares(lengths: Sequence[int], room: int) -> list[int]:
     return shares
 
 
-def _facts(execution: Execution, clean: _Cleaner, width: int) -> list[str]:
+def _facts(execution: Execution, clean: Cleaner, width: int) -> list[str]:
     """One line for each kind of effect, each at most `width` characters (but at least 200)."""
     names, files = execution.names, execution.files
     found = [
@@ -206,16 +206,16 @@ def shorten_line(line: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 4].rstrip() + " ..."
 
 
-def _name(info: NameInfo, clean: _Cleaner) -> str:
+def _name(info: NameInfo, clean: Cleaner) -> str:
     detail = f", {clean.line(info.detail, 60)}" if info.detail else ""
     return f"{clean.line(info.name, 60)} ({clean.line(info.type, 60)}{detail})"
 
 
-def _file(info: FileInfo, clean: _Cleaner) -> str:
+def _file(info: FileInfo, clean: Cleaner) -> str:
     return f"{clean.line(info.path, 120)} ({info.size} bytes)"
 
 
-def _calls(calls: Sequence[HostCall], clean: _Cleaner) -> list[str]:
+def _calls(calls: Sequence[HostCall], clean: Cleaner) -> list[str]:
     lines = []
     for call in calls[:_MAX_LISTED]:
         end = f"failed: {call.error}" if call.error is not None else f"returned {call.result}"

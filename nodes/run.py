@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph import END
@@ -27,6 +27,16 @@ BEGINNING = 400
 """Bytes of a text file that the model is shown at the beginning."""
 OURS = "actloop"
 """Key that marks the messages that the loop wrote itself: observations and nudges."""
+
+
+class Attempt(TypedDict):
+    """A cell that failed."""
+
+    key: str
+    """Fingerprint of its code and its end."""
+    cell: int
+    error: str
+    """How it failed, in one line."""
 
 
 class Run(TypedDict):
@@ -56,6 +66,12 @@ class Run(TypedDict):
     returned: list[str]
     """Faults for which an answer was sent back; each is told once."""
     usage: Usage
+    failed: NotRequired[list[Attempt]]
+    """Attempts that failed last, oldest first."""
+    planned: NotRequired[bool]
+    """The last reply was asked for a plan, for which another model writes the cell."""
+    prompt: NotRequired[str]
+    """Name and version of the prompt that the last request had."""
     before: Usage
     """What the runs of the thread before this one have spent."""
 

@@ -1,13 +1,14 @@
 """One call of the model by a node: the prompt before, the state after. Shared by `reason` and `repair`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, cast
 
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph.types import Command
 
 from actloop.errors import ModelError, ModelRequestRefused, SandboxError
@@ -15,10 +16,13 @@ from actloop.state import State, Status
 
 from .asking import aask, add_usage, ask
 from .context import Context
-from .images import with_images
+from .fitting import IMAGE_TOKENS, ceiling_of, count_tokens, fit
+from .images import figures_in, takes_images, with_images
 from .model_errors import code_of
 from .plain import plain_reply
+from .prompting import Form, Language, Part, form_of, language_of, prompt_name, prompt_text
 from .run import Run, end
+from .situation import situation, with_situation
 from .spending import SPENT, name_of, over_budget, spent_on
 
 STOP = ("<observation>",)
@@ -39,6 +43,7 @@ PYTHON_TOOL: dict[str, Any] = {
 }
 
 Next = Command[Literal["codegen", "__end__"]]
+Role: TypeAlias = Literal["reason", "repair", "coder"]
 
 
 @dataclass
@@ -49,9 +54,19 @@ class Turn:
     update: dict[str, Any]
     """What the node adds to the state besides the reply."""
     run: Run
+    model: BaseChatModel
+    part: Part
+    build: Callable[[int], list[AnyMessage]]
+    """The prompt within another ceiling of tokens."""
 
 
-def prepare(state: State, context: Context, run: Run, update: dict[str, Any]) -> Turn | Next:
+def prepare(
+    state: State,
+    context: Context,
+    run: Run,
+    update: dict[str, Any],
+    role: Role = "reason",
+) -> Turn | Next:
     """Build the prompt, unless the budget is spent.
 
     Args:
@@ -59,48 +74,102 @@ def prepare(state: State, context: Context, run: Run, update: dict[str, Any]) ->
         context: of the agent.
         run: counters.
         update: what the node adds.
+        role: who is asked.
     """
     spent = over_budget(context, run)
     if spent:
         return end("budget_exceeded", f"The run stopped before its next request: {spent}.", run, **_without_run(update))
+    model, part = _asked(context, role)
+    which = (language_of(state.get("goal") or "", context.language), form_of(model, context.prompt), part)
     try:
-        system = SystemMessage(system_prompt(context))
+        system = SystemMessage(system_prompt(context, *which))
     except SandboxError as error:
         return end("sandbox_error", str(error), run, **_without_run(update))
-    history = [*(state.get("messages") or []), *(update.get("messages") or [])]
-    shown = with_images(history) if context.images else history
-    return Turn([system, *answered(shown)], update, run)
+    history = answered([*(state.get("messages") or []), *(update.get("messages") or [])])
+    held = _situation(state, update, context)
+    live = list(update.get("names", state.get("names")) or [])
+    run["prompt"] = prompt_name(*which)
+    images = context.images if model is context.model else takes_images(model)
+
+    def build(ceiling: int) -> list[AnyMessage]:
+        figures = figures_in(history) * IMAGE_TOKENS if images else 0
+        shown = fit(history, ceiling - count_tokens([system, HumanMessage(held)]) - figures, live)
+        return with_situation([system, *(with_images(shown) if images else shown)], held)
+
+    return Turn(build(ceiling_of(model, context.context_tokens)), update, run, model, part, build)
+
+
+def _situation(state: State, update: dict[str, Any], context: Context) -> str:
+    """What the sandbox holds; nothing before the thread's first cell."""
+    names, files = (list(update.get(part, state.get(part)) or []) for part in ("names", "workspace"))
+    if not names and not files:
+        return ""
+    files += state.get("inputs") or {}
+    return situation(state.get("messages") or [], names, files, context.secrets)
+
+
+def _asked(context: Context, role: Role) -> tuple[BaseChatModel, Part]:
+    """The model of a role, and what it is asked for."""
+    if role == "coder" and context.coder is not None:
+        return context.coder, "coder"
+    if role == "repair":
+        return context.repairer or context.coder or context.model, context.action_format
+    return context.model, context.action_format if context.coder is None else "plan"
 
 
 def ask_model(turn: Turn | Next, context: Context, config: RunnableConfig) -> Next:
     """Make the call, where there is one to make, and go on with its reply."""
-    if not isinstance(turn, Turn):
-        return turn
-    try:
-        return accept(turn, ask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config), context)
-    except ModelError as error:
-        return failed(turn, error)
+    reply = request(turn, config)
+    both = isinstance(turn, Turn) and isinstance(reply, AIMessage)
+    return accept(cast(Turn, turn), cast(AIMessage, reply), context) if both else cast(Next, reply)
 
 
 async def aask_model(turn: Turn | Next, context: Context, config: RunnableConfig) -> Next:
     """`ask_model` for async callers."""
-    if not isinstance(turn, Turn):
-        return turn
-    try:
-        reply = await aask(context.model, turn.prompt, stop=STOP, tools=_tools(context), config=config)
-        return accept(turn, reply, context)
-    except ModelError as error:
-        return failed(turn, error)
+    reply = await arequest(turn, config)
+    both = isinstance(turn, Turn) and isinstance(reply, AIMessage)
+    return accept(cast(Turn, turn), cast(AIMessage, reply), context) if both else cast(Next, reply)
 
 
-def _tools(context: Context) -> list[dict[str, Any]]:
-    return [PYTHON_TOOL] if context.action_format == "tool" else []
+def request(turn: Turn | Next, config: RunnableConfig) -> AIMessage | Next:
+    """The reply, where there is a call to make and it succeeds; otherwise how the run ends."""
+    while isinstance(turn, Turn):
+        try:
+            return ask(turn.model, turn.prompt, **_options(turn, config))
+        except ModelError as error:
+            turn = shorter(turn, error) or failed(turn, error)
+    return turn
+
+
+async def arequest(turn: Turn | Next, config: RunnableConfig) -> AIMessage | Next:
+    """`request` for async callers."""
+    while isinstance(turn, Turn):
+        try:
+            return await aask(turn.model, turn.prompt, **_options(turn, config))
+        except ModelError as error:
+            turn = shorter(turn, error) or failed(turn, error)
+    return turn
+
+
+def shorter(turn: Turn, error: ModelError) -> Turn | None:
+    """The call with half the prompt, where it was too long for the model and can be shortened further."""
+    if not isinstance(error, ModelRequestRefused) or code_of(error) != "context_length_exceeded":
+        return None
+    tokens = count_tokens(turn.prompt)
+    prompt = turn.build(tokens // 2)
+    return replace(turn, prompt=prompt) if count_tokens(prompt) < tokens else None
+
+
+def _options(turn: Turn, config: RunnableConfig) -> dict[str, Any]:
+    """What the call has besides its prompt; its trace says which prompt that is."""
+    traced = merge_configs(config, {"metadata": {"actloop_prompt": turn.run.get("prompt", "")}})
+    return {"stop": STOP, "tools": [PYTHON_TOOL] if turn.part == "tool" else [], "config": traced}
 
 
 def accept(turn: Turn, reply: AIMessage, context: Context) -> Next:
     """Put the reply into the state and hand it to `codegen`."""
-    used = spent_on(reply, turn.prompt, context.prices, name_of(context.model))
-    run: Run = {**turn.run, "usage": add_usage(turn.run["usage"], used)}
+    used = spent_on(reply, turn.prompt, context.prices, name_of(turn.model))
+    run: Run = {**turn.run, "planned": turn.part == "plan", "usage": add_usage(turn.run["usage"], used)}
     messages = [*(turn.update.get("messages") or []), plain_reply(reply)]
     return Command(goto="codegen", update={**turn.update, "messages": messages, "run": run})
 
@@ -117,23 +186,17 @@ def _without_run(update: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in update.items() if name not in owned}
 
 
-def system_prompt(context: Context) -> str:
+def system_prompt(context: Context, language: Language, form: Form, part: Part) -> str:
     """The one system message, made anew for each call and never stored."""
     python, packages = context.sessions.facts()
-    prompts = files("actloop.nodes").joinpath("prompts")
-    reply = prompts.joinpath(f"reply_{context.action_format}.md").read_text("utf-8")
-    return (
-        prompts.joinpath("system.md")
-        .read_text("utf-8")
-        .format(
-            reply=reply.strip(),
-            python=python,
-            packages=packages,
-            wall_s=f"{context.limits.wall_s:g}",
-            memory=f"{context.limits.memory >> 20} MiB",
-            turns=context.max_turns,
-        )
-    ) + _functions(context)
+    facts = {
+        "python": python,
+        "packages": packages,
+        "wall_s": f"{context.limits.wall_s:g}",
+        "memory": f"{context.limits.memory >> 20} MiB",
+        "turns": context.max_turns,
+    }
+    return prompt_text(language, form, part).format(**facts) + _functions(context)
 
 
 def _functions(context: Context) -> str:

@@ -9,7 +9,7 @@ from langgraph.types import StateSnapshot
 
 from actloop import Agent
 from actloop.graph.checkpoints import SqliteCheckpoints
-from actloop.nodes.observe import MAX_SEEN
+from actloop.nodes.attempts import MAX_SEEN
 from actloop.testing import ScriptedModel
 
 if TYPE_CHECKING:
