@@ -28,6 +28,7 @@ _FUNCTIONS: Mapping[str, tuple[Kind, ...]] = {
     "shutil.make_archive": ("write", "read", "read"),
     "urllib.request.urlretrieve": ("read", "write"),
     "sqlite3.connect": ("write",),
+    **dict.fromkeys(("logging.FileHandler", "logging.basicConfig"), ("write",)),
     **dict.fromkeys(("tarfile.open().add", "tarfile.TarFile().add"), ("read",)),
 }
 _PATH_METHODS: Mapping[str, Kind] = {
@@ -36,6 +37,9 @@ _PATH_METHODS: Mapping[str, Kind] = {
     **dict.fromkeys(("unlink", "rmdir"), "delete"),
     **dict.fromkeys(("rename", "replace"), "delete"),
 }
+_UNBOUND: Mapping[str, Kind] = {
+    f"pathlib.{owner}.{name}": kind for owner in ("Path", "PosixPath") for name, kind in _PATH_METHODS.items()
+} | {"pathlib.Path.open": "read", "pathlib.PosixPath.open": "read"}
 _HARMLESS = re.compile(
     r"builtins\.(?!open$)\w+|(?:os\.path|posixpath|pathlib|re|logging|string|textwrap|fnmatch|operator|json|collections)\..*"
     r"|os\.(?:fspath|getenv|access|fsencode|fsdecode)|os\.environ\..*|sys\.path\..*|urllib\.parse\..*|argparse\..*"
@@ -77,10 +81,20 @@ def accesses(evaluator: Evaluator, call: ast.Call) -> Iterator[Access]:
         yield from _function(evaluator, call, path)
     if isinstance(call.func, ast.Attribute) and not evaluator.of(call.func):
         yield from _unknown_method(call, call.func.attr)
+    yield from _handed_on(evaluator, call)
+
+
+def _handed_on(evaluator: Evaluator, call: ast.Call) -> Iterator[Access]:
+    """An opening function that is given to another, with its paths beside it: `map(open, paths)`."""
+    for index, argument in enumerate(call.args):
+        if isinstance(argument, ast.Name | ast.Attribute) and _OPENERS.keys() & set(evaluator.refs(argument)):
+            for other in call.args[index + 1 :]:
+                yield "read", other
 
 
 def _arguments(call: ast.Call) -> list[ast.expr]:
-    named = [keyword.value for keyword in call.keywords if keyword.arg in _PATH_KEYWORDS]
+    # Of `**options` any value may be the path.
+    named = [keyword.value for keyword in call.keywords if keyword.arg in _PATH_KEYWORDS or keyword.arg is None]
     return [*call.args, *named]
 
 
@@ -92,6 +106,9 @@ def _function(evaluator: Evaluator, call: ast.Call, path: str) -> Iterator[Acces
         return
     if path in _FUNCTIONS:
         yield from zip(_FUNCTIONS[path], arguments, strict=False)
+        return
+    if path in _UNBOUND:
+        yield from ((_UNBOUND[path], argument) for argument in arguments[:1])
         return
     owner, _, name = path.rpartition(".")
     if _HARMLESS.fullmatch(path) or owner.endswith(".str"):

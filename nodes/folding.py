@@ -9,6 +9,7 @@ import codecs
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from .values import HOLE, MAX_TEXT, Text
 
@@ -78,13 +79,17 @@ def percent(template: Text, arguments: Sequence[Text | None]) -> Text | None:
     return _fill(template, _PLACEHOLDER, arguments, lambda match: match[0] == "%%")
 
 
-def braces(template: Text, arguments: Sequence[Text | None]) -> Text | None:
-    """`template.format(*arguments)`; fields are taken in order or by number, named ones stay unknown."""
-    return _fill(template, _FIELD, arguments, lambda match: match[0] in {"{{", "}}"})
+def braces(template: Text, arguments: Sequence[Text | None], named: Mapping[str, Text | None]) -> Text | None:
+    """`template.format(*arguments, **named)`; a field with a format or an attribute stays unknown."""
+    return _fill(template, _FIELD, arguments, lambda match: match[0] in {"{{", "}}"}, named)
 
 
 def _fill(
-    template: Text, pattern: re.Pattern[str], arguments: Sequence[Text | None], literal: Callable[[re.Match[str]], bool]
+    template: Text,
+    pattern: re.Pattern[str],
+    arguments: Sequence[Text | None],
+    literal: Callable[[re.Match[str]], bool],
+    named: Mapping[str, Text | None] = MappingProxyType({}),
 ) -> Text | None:
     parts: list[Text | None] = []
     position = used = 0
@@ -98,6 +103,9 @@ def _fill(
         if match[0].endswith("c") and pattern is _PLACEHOLDER:
             parts.append(None)  # a number here stands for a character
             used += 1
+            continue
+        if field in named:
+            parts.append(named[field])
             continue
         index = int(field) if field.isdecimal() and len(field) < 4 else used
         parts.append(arguments[index] if index < len(arguments) and (field.isdecimal() or not field) else None)

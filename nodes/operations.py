@@ -76,6 +76,21 @@ def cut(evaluator: "Evaluator", text: Text, key: ast.expr) -> list[Value]:
     return []
 
 
+def _spread(evaluator: "Evaluator", node: ast.Call) -> list[Text | None]:
+    """The positional arguments of a call as texts, those behind a `*` one by one."""
+    given: list[Text | None] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            given += [as_text(value) for value in evaluator.sequence(argument.value) or [None]]
+        else:
+            given.append(as_text(evaluator.first(argument)))
+    return given
+
+
+def _named(evaluator: "Evaluator", node: ast.Call) -> dict[str, Text | None]:
+    return {keyword.arg: as_text(evaluator.first(keyword.value)) for keyword in node.keywords if keyword.arg}
+
+
 def text_method(
     evaluator: "Evaluator", base: Text, name: str, node: ast.Call, arguments: Sequence[Text | None]
 ) -> list[Value]:
@@ -98,7 +113,7 @@ def text_method(
             parts += [base, as_text(item)] if parts else [as_text(item)]
         text = folding.concatenate(parts)
     elif name == "format":
-        text = folding.braces(base, arguments)
+        text = folding.braces(base, _spread(evaluator, node), _named(evaluator, node))
     elif base.kind == "path" and name in {"joinpath", "resolve", "absolute", "expanduser"}:
         text = folding.join_paths([base, *(argument for argument in arguments if argument is not None)])
     elif base.kind == "path" and name in {"glob", "rglob", "iterdir"}:

@@ -41,7 +41,7 @@ def place_of(path: str) -> Place | None:
     Returns:
         The place; None where the beginning of the path is not known, or the text is no path.
     """
-    text = path.removeprefix("file://")
+    text = re.sub(r"^file:(?://)?(?=/)", "", path)
     if not text or text.startswith(HOLE) or "\n" in text or len(text) > 4096 or "://" in text:
         return None
     if text.startswith("~"):

@@ -36,9 +36,9 @@ _PASS_ON = frozenset(
         "builtins.tuple",
         "builtins.set",
         "builtins.iter",
-        "builtins.sorted",
     }
 )
+_NAMES_ONLY = frozenset(f"builtins.{name}" for name in ("list", "tuple", "set", "iter", "sorted"))
 _FIXED = {
     "os.getcwd": Text("/workspace"),
     "pathlib.Path.cwd": Text("/workspace", "path"),
@@ -73,6 +73,14 @@ def call_known(
         return _join(evaluator, node)
     if path in _FIXED:
         return [_FIXED[path]]
+    if path in {"builtins.bytes", "builtins.bytearray"} and (data := _of_numbers(evaluator, node)) is not None:
+        return [data]
+    if path in _NAMES_ONLY:
+        # What iterates over a namespace gets its names.
+        first = [v for v in first if not (isinstance(v, Ref) and v.path.endswith(("sys.modules", "__dict__")))]
+    if path == "builtins.sorted":
+        # The letters of a text, in another order, are another text.
+        return [value for value in first if isinstance(value, Ref | Items)]
     if path in _SAME_PATH or path in _PASS_ON:
         return [value for value in first if isinstance(value, Text | Ref | Items | Number)] if node.args else []
     if path == "builtins.next":
@@ -84,6 +92,17 @@ def call_known(
     if path in {"builtins.eval", "builtins.exec"}:
         return _evaluated(evaluator, first) if path.endswith("eval") else []
     return _lookup(evaluator, path, node)
+
+
+def _of_numbers(evaluator: "Evaluator", node: ast.Call) -> Text | None:
+    """Bytes made of a list of numbers."""
+    values = evaluator.sequence(node.args[0]) if node.args else None
+    numbers = [value.value for value in values or () if isinstance(value, Number) and 0 <= value.value < 256]
+    return (
+        Text(bytes(numbers).decode("latin-1"), "bytes", decoded=True)
+        if values and len(numbers) == len(values)
+        else None
+    )
 
 
 def _imported(path: str, name: str) -> str:

@@ -34,13 +34,13 @@ REFERENCES = (
         r"psutil\..*\.(?:kill|terminate|send_signal|suspend)",
         r"(?:asyncio|uvloop)\..*\.subprocess_(?:exec|shell)",
         r"pip\.(?:main|_internal.*)|platform\.popen|webbrowser\.\w+|antigravity|signal\.(?:pthread_kill|pidfd_send_signal)",
-        r"(?:builtins\.)?get_ipython\(\)\.(?:system|getoutput|run_cell|run_cell_magic|run_line_magic)",
+        r"(?:builtins\.|IPython\.)?get_ipython\(\)\.(?:system|getoutput|run_cell|run_cell_magic|run_line_magic)",
     ),
     _rule(
         "network",
         "reaches for the network",
         r"socket\.(?:socket|create_connection|create_server|SocketType|getaddrinfo|gethostbyname\w*|fromfd)",
-        r"ssl\.(?:wrap_socket|get_server_certificate)|select\.epoll",
+        r"ssl\.(?:wrap_socket|get_server_certificate|.*\.wrap_(?:socket|bio))|select\.epoll",
         r"urllib\.request\.(?:urlopen|urlretrieve|build_opener|Request|URLopener|FancyURLopener)",
         r"http\.client\.HTTPS?Connection|http\.server(?:\.\w+)?|socketserver(?:\.\w+)?|wsgiref\.simple_server.*",
         r"urllib3\.(?:PoolManager|request|ProxyManager|HTTPS?ConnectionPool|connection_from_url)",
@@ -63,7 +63,7 @@ REFERENCES = (
         r"(?:runpy|codeop|zipimport|imp)\.\w+|code\.(?:interact|Interactive\w+|compile_command)",
         r"importlib\.util\.(?:spec_from_file_location|module_from_spec|spec_from_loader)",
         r"importlib\.machinery\.\w+Loader|types\.(?:FunctionType|CodeType)",
-        r"(?:importlib|pkgutil)\..*\.(?:load_module|exec_module)",
+        r"(?:importlib|pkgutil)\..*\.(?:load_module|exec_module)|importlib\._bootstrap\w*\..*",
     ),
     _rule(
         "introspection",
@@ -85,6 +85,7 @@ INTROSPECTION = frozenset(
         "__globals__",
         "__builtins__",
         "__loader__",
+        "__self__",
         "f_globals",
         "f_locals",
         "f_builtins",
@@ -123,6 +124,8 @@ LOADERS = frozenset(
         "marshal.load",
         "dill.loads",
         "cloudpickle.loads",
+        "pickle.Unpickler().load",
+        "dill.Unpickler().load",
         "jsonpickle.decode",
         "yaml.load",
         "yaml.unsafe_load",
@@ -147,7 +150,15 @@ FILE_LOADERS = frozenset(
 )
 """Functions that can run code which lies in a file; stored models and tables are read by them all day."""
 
-IMPORTERS = frozenset({"importlib.import_module", "importlib.__import__", "pkgutil.resolve_name", "pydoc.locate"})
+IMPORTERS = frozenset(
+    {
+        "importlib.import_module",
+        "importlib.__import__",
+        "pkgutil.resolve_name",
+        "pydoc.locate",
+        "unittest.mock._importer",
+    }
+)
 """Functions that import what a text names, besides `__import__`."""
 
 POWERFUL = frozenset({"os", "subprocess", "builtins", "importlib", "socket", "pty", "ctypes"})

@@ -24,11 +24,13 @@ _SECRET_NAME = re.compile(
 )
 _URL = re.compile(r"(?:https?|ftps?|s3|gs|gcs|abfs|hdfs|ssh|sftp|wss?)://", re.IGNORECASE)
 _METADATA = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200")
-_READER = re.compile(r".*\.(?:read|load|open|imread|fetch|download|scan)\w*")
+_READER = re.compile(r".*\.(?:read|load|open|imread|fetch|download|scan|genfrom)\w*")
+_WRITER = re.compile(r"to_\w+")
 _TEMPLATE = re.compile(r"\{[^{}]*\.__(?:class|globals|init|mro|base|subclasses|dict|builtins)")
 _ONLY_LOOKS = frozenset(
     {
         *("builtins.getattr", "builtins.hasattr", "builtins.dir", "builtins.help", "builtins.print", "builtins.type"),
+        *("builtins.len", "builtins.list", "builtins.sorted", "builtins.set"),
         *("builtins.id", "builtins.repr", "builtins.str", "builtins.vars", "builtins.isinstance", "builtins.callable"),
         *("importlib.reload", "operator.attrgetter()", "object.__getattribute__", "builtins.object.__getattribute__"),
     }
@@ -90,7 +92,9 @@ def handed_on(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
         return
     if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
         return
-    given = [path for path in evaluator.refs(node) if path.removesuffix(".__dict__") in POWERFUL]
+    given = [
+        path for path in evaluator.refs(node) if path.removesuffix(".__dict__") in POWERFUL or path == "sys.modules"
+    ]
     if not given or not _is_given_away(evaluator, node):
         return
     yield "dynamic_code", f"{given[0]} is handed on as a value; what is called through it cannot be read."
@@ -193,8 +197,11 @@ def loading(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
     if not isinstance(node, ast.Call):
         return
     paths = set(evaluator.refs(node.func))
+    in_memory = {"io.BytesIO()"} & set(evaluator.refs(node.args[0] if node.args else None))
     for path in FILE_LOADERS & paths:
-        if path != "numpy.load" or any(keyword.arg == "allow_pickle" for keyword in node.keywords):
+        if in_memory:
+            yield "unsafe_load", f"{path} can run code that lies in its data."
+        elif path != "numpy.load" or any(keyword.arg == "allow_pickle" for keyword in node.keywords):
             yield "pickle_file", f"{path} can run code that lies in the file."
     for path in LOADERS & paths:
         argument = node.args[0] if node.args else None
@@ -229,6 +236,8 @@ def addresses(evaluator: Evaluator, node: ast.AST) -> Iterator[Hit]:
                 yield "metadata_address", "The address of the cloud's metadata service gives out credentials."
             elif _URL.match(text.value) and any(_READER.fullmatch(name) for name in names):
                 yield "network", f"{names[0]} reads from {text.value.split('/')[2][:80]}."
+            elif _URL.match(text.value) and isinstance(node.func, ast.Attribute) and _WRITER.fullmatch(node.func.attr):
+                yield "network", f"{node.func.attr} writes to {text.value.split('/')[2][:80]}."
 
 
 def _is_metadata(text: str) -> bool:
