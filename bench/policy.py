@@ -17,6 +17,7 @@ from actloop.nodes.policy import Level, Profile
 from actloop.nodes.safety_check import check
 
 from .analyst_cells import cells
+from .docstring_examples import examples
 from .evasions import EVASIONS
 
 
@@ -106,7 +107,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("ACTLOOP_DATA"), help="folder of the data sets")
     parser.add_argument("--policy", choices=get_args(Profile), default="standard")
     parser.add_argument("--misses", action="store_true", help="show what to tune on instead of the shares")
+    parser.add_argument(
+        "--package",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder of an installed package, such as pandas, whose docstring examples are checked as well",
+    )
     options = parser.parse_args(arguments)
     if options.data is None or not options.data.is_dir():
         parser.error("give the folder that holds redcode/, humaneval/ and dabench/ by --data or ACTLOOP_DATA")
     (misses if options.misses else figures)(options.data, options.policy)
+    for package in options.package:
+        line(f"examples in docstrings of {package.name}", flagged(examples(package), options.policy), "aim < 1 %")

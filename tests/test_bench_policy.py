@@ -59,6 +59,23 @@ def test_the_cells_of_analysts_parse_and_use_columns_that_exist(data: Path) -> N
     assert all(finding.rule != "syntax" for code in made for finding in check(code, "open").findings)
 
 
+def test_examples_of_a_package_are_counted_as_well(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "wares"
+    package.mkdir()
+    (package / "a.py").write_text(
+        'def f():\n    """Do.\n\n    >>> import subprocess\n    >>> subprocess.run(["id"])\n    0\n    """\n\n'
+        'def g():\n    """Do.\n\n    >>> x = 1\n    >>> x\n    1\n    """\n\n'
+        'def h():\n    """Do.\n\n    >>> import subprocess\n    """\n'
+    )
+    (package / "b.py").write_text("this is no Python >>>")
+    main(["--data", str(data), "--package", str(package)])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "examples in docstrings of wares" in last
+    assert "1 of 2 " in last
+
+
 def test_without_a_folder_it_says_what_to_give(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
