@@ -3,7 +3,7 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,8 @@ from langgraph.graph import START, StateGraph
 
 from actloop.config import Budget, Limits, Settings
 from actloop.errors import ConfigError
+from actloop.nodes.answer_schema import AnswerSchema, answer_schema
+from actloop.nodes.answering import AnswerCheck, usable_check
 from actloop.nodes.approve import approve
 from actloop.nodes.coding import acode, code
 from actloop.nodes.context import ActionFormat, Context
@@ -95,6 +97,8 @@ def create_agent(
     prices: GivenPrices | None = None,
     max_turns: int = 10,
     max_repairs: int = 3,
+    response_schema: type | Mapping[str, Any] | None = None,
+    answer_check: AnswerCheck | None = None,
     secrets: Sequence[str] = (),
     tools: Sequence[Callable[..., Any] | BaseTool] = (),
     checkpointer: BaseCheckpointSaver[Any] | str | Path | Literal[False] | None = None,
@@ -134,6 +138,12 @@ def create_agent(
             of the file that `ACTLOOP_PRICES` names, and those before `actloop/prices.json`, which is a snapshot.
         max_turns: cells that a run may execute.
         max_repairs: cells that may fail in a row.
+        response_schema: what the final answer must be: a pydantic model, another type that pydantic knows, or a JSON
+            Schema. `out["answer"]` is then JSON text, `out["answer_data"]` its value, `out["answer_type"]` the schema's
+            name. An answer that is not accepted is sent back once; then the run ends `stuck`, without an answer.
+        answer_check: takes the answer (the value, where there is a schema) and, if it has a second argument, a summary
+            of the run; returns True, or False or a text that says what is wrong. Such an answer is sent back once; then
+            the run ends `unverified`.
         secrets: values that are masked wherever they would be shown or stored.
         tools: functions of this process, or LangChain tools, that cells may call. What crosses is JSON.
         checkpointer: where threads are kept: path of a SQLite file, a URL (`sqlite:///…`, `postgresql://…`), or any
@@ -176,6 +186,7 @@ def create_agent(
     image = image or settings.image
     functions = [host_function(tool) for tool in tools]
     store = _snapshot_store(snapshots, checkpointer, settings)
+    check, schema = usable_check(answer_check), _answer_schema(response_schema)
     known_prices = open_prices(prices, settings.prices)
     chat_model = connect(model, base_url=base_url, settings=settings)
     writer, mender = (
@@ -214,9 +225,21 @@ def create_agent(
         functions=tuple(functions),
         images=takes_images(chat_model),
         prices=known_prices,
+        schema=schema,
+        answer_check=check,
     )
     compiled = build_graph(context).compile(checkpointer=saver or None, name="actloop")
     return Agent(sessions=sessions, **vars(compiled))
+
+
+def _answer_schema(given: Any) -> AnswerSchema | None:
+    try:
+        return answer_schema(given)
+    except (ValueError, TypeError) as error:
+        why = str(error).rstrip(".")
+        raise ConfigError(
+            f"The response_schema cannot be used: {why}. Give a pydantic model, or a JSON Schema as a dict."
+        ) from error
 
 
 def _snapshot_store(

@@ -1,15 +1,16 @@
 """`codegen`: turn the model's reply into one cell, an answer or a question; what is none of these goes back."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from langgraph.types import Command
 
 from actloop.state import Action, State
 
+from .answering import conclude
 from .context import Context
 from .grounding import backed, evidence_of
 from .reading import parse_reply as parse_reply
-from .run import Run, done_in, end, last_reply, nudge, run_of
+from .run import Run, end, last_reply, nudge, run_of
 
 __all__ = ["codegen", "parse_reply"]
 
@@ -36,10 +37,12 @@ def codegen(state: State, *, context: Context) -> Next:
     reply = last_reply(state)
     run = run_of(state)
     action = parse_reply(reply if reply is not None else "")
+    if action.kind == "cell" and context.schema is not None and context.schema.is_answer(action.code):
+        action = Action(kind="answer", text=action.code)
     if action.kind == "cell":
         return _cell(action, run, context)
     if action.kind == "answer":
-        return _answer(state, action, run)
+        return _answer(state, action, run, context)
     if action.kind == "question":
         return end("needs_input", f"The model asks: {action.text}", run, answer=action.text, action=action.model_dump())
     return _unusable(state, action, run)
@@ -61,25 +64,24 @@ def _cell(action: Action, run: Run, context: Context) -> Next:
     return Command(goto="safety_check", update={"action": action.model_dump(), "run": run})
 
 
-def _answer(state: State, action: Action, run: Run) -> Next:
+def _answer(state: State, action: Action, run: Run, context: Context) -> Next:
     """Take an answer that a cell backs; doubt one that none backs once, where the task needed one."""
     needed = run["turns"] > 0 or run["needs_code"]
     seen = backed(action.text, evidence_of(state["messages"], state["goal"]))
-    if not needed or (run["last_ok"] and seen):
-        return end("success", f"Solved with {done_in(run)}.", run, answer=action.text, action=action.model_dump())
-    if not run["doubted"]:
-        run["doubted"] = True
-        return Command(goto="reason", update=nudge(state, run, _DOUBT))
-    what = "no code was run"
-    if run["turns"]:
-        what = "no cell printed its numbers" if run["last_ok"] else "the last cell failed"
-    return end(
-        "unverified",
-        f"The model gave an answer that no cell backs: {what}.",
-        run,
-        answer=action.text,
-        action=action.model_dump(),
-    )
+    doubt = ""
+    if needed and not (run["last_ok"] and seen):
+        if not run["doubted"]:
+            run["doubted"] = True
+            return Command(goto="reason", update=nudge(state, run, _DOUBT))
+        what = "no code was run"
+        if run["turns"]:
+            what = "no cell printed its numbers" if run["last_ok"] else "the last cell failed"
+        doubt = f"The model gave an answer that no cell backs: {what}."
+
+    def back(problem: str) -> Command[Any]:
+        return Command(goto="reason", update=nudge(state, run, problem))
+
+    return conclude(state, run, context, action.text, None, back, doubt, action=action.model_dump())
 
 
 def _unusable(state: State, action: Action, run: Run) -> Next:

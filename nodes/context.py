@@ -3,10 +3,10 @@
 None of it enters the state: a live handle cannot be stored, and settings belong to the process that runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +17,7 @@ from actloop.protocols import Session
 from actloop.sandbox.host_functions import HostFunction
 from actloop.state import Artifact, State
 
+from .answer_schema import AnswerSchema
 from .policy import Policy, Profile
 
 ActionFormat: TypeAlias = Literal["fenced", "tool"]
@@ -88,6 +89,10 @@ class Context:
     images: bool = False
     """The model sees images: figures are put into its prompt."""
     prices: Prices = field(default_factory=open_prices)
+    schema: AnswerSchema | None = None
+    """What the final answer must be."""
+    answer_check: Callable[..., Any] | None = None
+    """The caller's check of the final answer: see `nodes/answering.py`."""
 
 
 def thread_of(state: State, config: RunnableConfig) -> tuple[str, str]:

@@ -1,18 +1,20 @@
 """`observe`: tell the model what the cell did, and go on by its exit code and the limits."""
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from langchain_core.messages import AnyMessage
 from langgraph.types import Command
 
 from actloop.protocols import Execution
 from actloop.state import State
 
+from .answering import conclude
 from .attempts import MAX_SAME, again, count
 from .context import Context
 from .images import KEY, figures_of
 from .reading import parse_reply
 from .rendering import render as render
-from .run import Run, done_in, end, last_reply, reply_to, run_of, usable
+from .run import Run, end, last_reply, note, reply_to, run_of, usable
 from .situation import KEY as CELL
 from .situation import record_of
 
@@ -43,8 +45,7 @@ def observe(state: State, *, context: Context) -> Next:
     if execution.outcome == "cancelled":
         return end("cancelled", f"The run was stopped in its cell {run['turns']}.", run, **update)
     if execution.ok and execution.answer is not None:
-        answer, kind = execution.answer, execution.answer_type
-        return end("success", f"Solved with {done_in(run)}.", run, answer=answer, answer_type=kind, **update)
+        return _answered(state, run, context, execution, messages)
     if times > MAX_SAME:
         last = execution.error.type if execution.error else "the same output"
         return end("stuck", f"The same code was sent {times} times with the same end: {last}.", run, **update)
@@ -53,6 +54,17 @@ def observe(state: State, *, context: Context) -> Next:
     if run["repairs"] > context.max_repairs:
         return end("stuck", _gave_up(execution, run), run, **update)
     return Command(goto="repair", update={**update, "run": run, "turns": run["turns"]})
+
+
+def _answered(state: State, run: Run, context: Context, execution: Execution, told: list[AnyMessage]) -> Next:
+    """End with the answer that the cell gave, or say what is wrong with it."""
+
+    def back(problem: str) -> Command[Any]:
+        update = {"messages": [*told, note(problem, "nudge")], "run": run, "turns": run["turns"]}
+        return Command(goto="reason", update=update)
+
+    now = cast(State, {**state, "messages": [*state["messages"], *told]})
+    return conclude(now, run, context, execution.answer or "", execution.answer_type, back, messages=told)
 
 
 def _edited(state: State) -> str:

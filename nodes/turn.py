@@ -196,7 +196,8 @@ def system_prompt(context: Context, language: Language, form: Form, part: Part) 
         "memory": f"{context.limits.memory >> 20} MiB",
         "turns": context.max_turns,
     }
-    return prompt_text(language, form, part).format(**facts) + _functions(context)
+    schema = context.schema.told() if context.schema else ""
+    return prompt_text(language, form, part).format(**facts) + _functions(context) + schema
 
 
 def _functions(context: Context) -> str:

@@ -44,15 +44,34 @@ def text_of(value: object) -> str:
 
 
 def answer_of(value: object) -> tuple[str, str]:
-    """A final answer as text and type name: a text as it is, plain data as JSON, all else by its `repr`."""
+    """A final answer as text and type name: a text as it is, plain data and records as JSON, all else by its `repr`."""
     name = type(value).__qualname__
     if isinstance(value, str):
         return value[: 4 * MAX_VALUE], name
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
+        if getattr(value, "ndim", 0):
+            raise TypeError("a table or an array reads better as it prints itself")
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_record_of)
+    except Exception:
+        # Whatever the value's own methods raise.
         text = text_of(value)
     return text[: 4 * MAX_VALUE], name
+
+
+def _record_of(value: object) -> object:
+    """What stands inside an answer, as plain data: a record, a number, a table or a date of any library."""
+    kind = type(value)
+    if hasattr(kind, "__dataclass_fields__"):
+        # Whoever has a dataclass has imported this.
+        names = [field.name for field in sys.modules["dataclasses"].fields(value)]
+        return {name: getattr(value, name) for name in names}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    options = {"model_dump": {"mode": "json"}, "to_dict": {"orient": "records"} if hasattr(kind, "columns") else {}}
+    for method in ("model_dump", "to_dict", "tolist", "isoformat"):
+        if callable(getattr(kind, method, None)):
+            return getattr(value, method)(**options.get(method, {}))
+    raise TypeError(f"a {kind.__name__} is no plain data")
 
 
 class Shows:

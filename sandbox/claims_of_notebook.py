@@ -73,6 +73,12 @@ def a_final_answer_is_kept_as_text(session: Session) -> None:
     """Whatever was given."""
     execution = session.run("final_answer({'total': 3})")
     same((execution.answer, execution.answer_type), ('{"total": 3}', "dict"))
+    record = "import dataclasses, datetime\n@dataclasses.dataclass\nclass R:\n    day: object\n    seen: set\n"
+    session.run(
+        record + "class M:\n    def model_dump(self, mode): return {'inner': R(datetime.date(2026, 1, 2), {2, 1})}"
+    )
+    execution = session.run("final_answer(M())")
+    same((execution.answer, execution.answer_type), ('{"inner": {"day": "2026-01-02", "seen": [1, 2]}}', "M"))
     odd = session.run("final_answer({'f': open})")
     ended(odd, "ok")
     holds(odd.answer is not None and "open" in odd.answer, odd.answer)
