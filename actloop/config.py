@@ -71,6 +71,8 @@ class Limits(BaseModel):
     idle_s: float = Field(default=1800.0, gt=0)
     """Seconds without work after which the box of a thread ends; its thread goes on from its snapshot. A cell that
     runs is work; a cell that waits for the host is not."""
+    host_calls: int = Field(default=10_000, ge=0, le=10_000)
+    """Calls of one cell to functions of the host."""
 
     if TYPE_CHECKING:
         # What may be given is wider than what is read: type checkers know only the latter.
@@ -89,6 +91,7 @@ class Limits(BaseModel):
             transfer: int | str = ...,
             snapshot: int | str = ...,
             idle_s: float = ...,
+            host_calls: int = ...,
         ) -> None: ...
 
     def cell_timeout(self, asked: object = None) -> float:
@@ -126,7 +129,7 @@ class Budget(BaseModel):
     cells: int | None = Field(default=None, gt=0)
     """Cells; beside `max_turns`, which says what the model is told that it has."""
     host_calls: int | None = Field(default=None, gt=0)
-    """Calls of functions of the host."""
+    """Calls of the run's cells to functions of the host; one beyond them is an error in its cell."""
     thread_tokens: int | None = Field(default=None, gt=0)
     """Tokens of all runs of the thread together."""
     thread_usd: float | None = Field(default=None, gt=0)

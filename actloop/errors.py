@@ -12,6 +12,7 @@ ActloopError
 │   ├── FileRefused (OSError)            a path or a size that may not cross the border of the box
 │   └── SnapshotError (OSError)          the store of snapshots cannot be reached, read or written
 │       └── SnapshotRefused              a snapshot that was altered, is foreign, or breaks the rules
+├── CallPending                          a cell waits in its box for a person, who must approve a call
 └── ModelError (RuntimeError)            the model's provider, never the model's reply
     ├── ModelUnavailable (ConnectionError)     unreachable, overloaded or failing after the retries
     ├── ModelAccessDenied (PermissionError)    no key, a wrong key, or no right to this model
@@ -21,6 +22,11 @@ ActloopError
 What user code did wrong is never one of these: it is data, an `Execution`. Every message is one sentence about
 what happened and one about what to do next.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .protocols import PendingCall
 
 
 class ActloopError(Exception):
@@ -66,6 +72,14 @@ class SnapshotError(SandboxError, OSError):
 class SnapshotRefused(SnapshotError):
     """A snapshot that was altered, belongs to another thread or point, lacks a part, or breaks the rules."""
 
+
+class CallPending(ActloopError):
+    """A cell has called what a person must approve first: it waits in its box. `call` says what it wants."""
+
+    def __init__(self, cell_id: str, call: "PendingCall") -> None:
+        super().__init__(f"Call {call.number} of the cell, to {call.tool}, waits for a person; follow it with an answer.")
+        self.cell_id = cell_id
+        self.call = call
 
 class ModelError(ActloopError, RuntimeError):
     """The model's provider failed; the model's reply is not to blame."""

@@ -5,10 +5,10 @@ by user code enter it only as text.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
@@ -191,6 +191,39 @@ class Event(Record):
 OnEvent: TypeAlias = Callable[[Event], None]
 
 
+class PendingCall(Record):
+    """A call of a cell that waits for a person."""
+
+    number: int
+    """Of the call in its cell, from 1."""
+    tool: str
+    arguments: str
+    """JSON with `args` and `kwargs`."""
+
+
+class CallAnswer(Record):
+    """What a person says to a call."""
+
+    approved: bool
+    arguments: str | None = None
+    """JSON with `args` and `kwargs`, in place of the cell's."""
+    reason: str = ""
+    """Why it is refused, as the cell reads it."""
+
+
+class CallRules(Record):
+    """What holds for the calls of one cell to functions of the host."""
+
+    most: int = 10_000
+    """Calls that the cell may make."""
+    over: str = ""
+    """What the cell is told of a call beyond them, where it is not its own limit that is reached."""
+    ask: bool = False
+    """Whether somebody can be asked: a call that needs approval then raises `CallPending` for who runs the cell."""
+    answers: Mapping[int, CallAnswer] = {}
+    """Answers to questions that were put before, by the numbers of the calls."""
+
+
 class Function(Protocol):
     """A function of the host that cells may call; see `actloop.sandbox.host_functions`."""
 
@@ -204,12 +237,26 @@ class Function(Protocol):
         """Whether a call whose outcome is unknown may be made again."""
         ...
 
-    def described(self) -> dict[str, str]:
-        """`name`, `signature` and `doc`, as the box needs them."""
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person is asked before each call."""
         ...
 
-    def call(self, arguments: str) -> dict[str, str]:
+    @property
+    def awaits(self) -> bool:
+        """Whether it is called by `acall`, on an event loop."""
+        ...
+
+    def described(self) -> dict[str, Any]:
+        """`name`, `signature` and `doc`, and whether tables may come as `arrow`, as the box needs them."""
+        ...
+
+    def call(self, arguments: str, arrow: bool = False) -> dict[str, str]:
         """Make a call: JSON with `args` and `kwargs` in, `result` as JSON or `error` as text out."""
+        ...
+
+    async def acall(self, arguments: str, arrow: bool = False) -> dict[str, str]:
+        """`call` for a function that awaits."""
         ...
 
 
@@ -260,7 +307,13 @@ class Session(Protocol):
         ...
 
     def run(
-        self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        cell_id: str | None = None,
+        on_event: OnEvent | None = None,
+        calls: CallRules | None = None,
     ) -> Execution:
         """Run a cell and wait for its record.
 
@@ -269,15 +322,24 @@ class Session(Protocol):
             timeout: seconds, at most the session's `wall_s`.
             cell_id: id of the cell; the same id never runs twice in one box.
             on_event: called with each event, in a thread of the session's.
+            calls: what holds for its calls to functions of the host; without, they are bounded by the session's limits
+                and nobody is asked.
 
         Raises:
             SessionBusy: another cell is running.
             SandboxLost: the box was gone before the cell began.
+            CallPending: a call waits for a person; the cell waits in the box, for `follow` with the answer.
         """
         ...
 
     async def arun(
-        self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        cell_id: str | None = None,
+        on_event: OnEvent | None = None,
+        calls: CallRules | None = None,
     ) -> Execution:
         """`run` for async callers; cancelling the task cancels the cell."""
         ...
@@ -299,15 +361,19 @@ class Session(Protocol):
         """Whether the box runs, or has run, this cell, and can still tell of it."""
         ...
 
-    def attach(self, cell_id: str) -> Cell:
+    def attach(self, cell_id: str, calls: CallRules | None = None) -> Cell:
         """Wait for a cell that the box knows, and that another process may have started."""
         ...
 
-    def follow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+    def follow(
+        self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None
+    ) -> Execution:
         """`attach` to a cell and wait for its record, as `run` does."""
         ...
 
-    async def afollow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+    async def afollow(
+        self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None
+    ) -> Execution:
         """`follow` for async callers."""
         ...
 

@@ -19,7 +19,13 @@ from .box_host import Host
 from .box_wire import Message, encode_clean_line
 
 MAX_CALLS = 10_000
-"""Calls of one cell."""
+"""Calls of one cell, whatever the host allows."""
+MAX_KEPT = 2000
+"""Characters of an argument or a result in the record of a cell."""
+MAX_KEPT_IN_ALL = 2 << 20
+"""Characters of all of them: the record must fit in a line. What comes later is left out, not the calls."""
+
+_NOT_RECORDED = ("taken", "arrow")
 
 
 class Calls:
@@ -33,6 +39,7 @@ class Calls:
         self._cell_id = cell_id
         self._open: dict[int, int] = {}
         self._made: dict[int, Message] = {}
+        self._room = MAX_KEPT_IN_ALL
 
     @property
     def pending(self) -> bool:
@@ -55,6 +62,7 @@ class Calls:
             "number": number,
             "tool": str(message.get("tool"))[:200],
             "arguments": str(message.get("arguments")),
+            "arrow": bool(message.get("arrow")),
         }
         self._open[number] = fd
         host.send(self._told(number))
@@ -80,8 +88,18 @@ class Calls:
         if fd is None:
             return
         given = {name: str(message[name]) for name in ("result", "error") if message.get(name) is not None}
-        self._made[number].update(given)
+        # From now on it is needed for the record alone.
+        made = self._made[number]
+        made["arguments"] = self._cut(made["arguments"])
+        made.update({name: self._cut(text) for name, text in given.items()})
         _answer(fd, given)
+
+    def _cut(self, text: str) -> str:
+        kept = text if len(text) <= MAX_KEPT else f"{text[:MAX_KEPT]} ... ({len(text)} characters)"
+        if len(kept) > self._room:
+            return "..."
+        self._room -= len(kept)
+        return kept
 
     def close(self) -> list[Message]:
         """End the calls that nobody will answer any more.
@@ -90,11 +108,12 @@ class Calls:
             All calls of the cell, as `HostCall` records.
         """
         for number, fd in self._open.items():
+            self._made[number]["arguments"] = self._cut(self._made[number]["arguments"])
             self._made[number]["error"] = "the cell ended before the answer came"
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._open = {}
-        return [{name: value for name, value in made.items() if name != "taken"} for made in self._made.values()]
+        return [{name: value for name, value in made.items() if name not in _NOT_RECORDED} for made in self._made.values()]
 
 
 def _answer(fd: int, message: dict[str, Any]) -> None:

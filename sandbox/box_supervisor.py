@@ -212,8 +212,9 @@ class Supervisor:
         if cell is None:
             os.close(fds[0])
             return
-        cell.hold()
         self._journal.calls.begin(message, fds[0], self._host)
+        if self._journal.calls.pending:
+            cell.hold()
 
     def _reap(self) -> None:
         """Collect every process that ended; PID 1 is the parent of all that others left behind."""

@@ -11,8 +11,8 @@ from concurrent.futures import Future
 
 from pydantic import ValidationError
 
-from actloop.errors import SandboxLost
-from actloop.protocols import Display, Event, Execution
+from actloop.errors import CallPending, SandboxLost
+from actloop.protocols import Display, Event, Execution, PendingCall
 
 from .box_wire import Message
 
@@ -74,7 +74,9 @@ class RunningCell:
         self.context = contextvars.copy_context()
         """Of whoever started it: what is done for the cell on the host belongs to that."""
         self._interrupt = interrupt
+        self._patience = patience
         self._overdue = time.monotonic() + patience
+        self._held = False
         self._on_silence = on_silence
         self._future: Future[Execution] = Future()
         self._lock = threading.Lock()
@@ -93,23 +95,30 @@ class RunningCell:
         Raises:
             TimeoutError: `timeout` seconds passed; the cell runs on.
         """
-        left = self._overdue - time.monotonic()
-        if timeout is not None and timeout < left:
-            return self._future.result(timeout)
-        try:
-            return self._future.result(max(0.0, left))
-        except TimeoutError:
-            self._on_silence()
-            return self._future.result(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = self._left()
+            if until is not None and until - time.monotonic() < left:
+                return self._future.result(max(0.0, until - time.monotonic()))
+            try:
+                return self._future.result(left)
+            except TimeoutError:
+                if self._left() <= 0:
+                    self._on_silence()
+                    return self._future.result(timeout)
+
+    def _left(self) -> float:
+        """Seconds until the box must have said something; they count anew after each call to the host."""
+        return self._patience if self._held else max(0.0, self._overdue - time.monotonic())
 
     async def await_end(self) -> Execution:
         """Wait for the record without blocking the event loop."""
         end = asyncio.wrap_future(self._future)
-        try:
-            return await asyncio.wait_for(asyncio.shield(end), max(0.0, self._overdue - time.monotonic()))
-        except TimeoutError:
-            self._on_silence()
-            return await asyncio.shield(end)
+        while not (await asyncio.wait([end], timeout=self._left()))[0]:
+            if self._left() <= 0:
+                self._on_silence()
+                break
+        return await asyncio.shield(end)
 
     def cancel(self) -> None:
         """Interrupt the cell, and kill it if it does not obey."""
@@ -126,10 +135,11 @@ class RunningCell:
                 yield from self._take()
                 return
             try:
-                bell.get(timeout=max(0.0, self._overdue - time.monotonic()))
+                bell.get(timeout=self._left())
             except queue.Empty:
-                self._on_silence()
-                self.wait()
+                if self._left() <= 0:
+                    self._on_silence()
+                    self.wait()
 
     async def aevents(self) -> AsyncIterator[Event]:
         """`events` for async callers."""
@@ -149,10 +159,11 @@ class RunningCell:
                     yield event
                 return
             try:
-                await asyncio.wait_for(bell.wait(), max(0.0, self._overdue - time.monotonic()))
+                await asyncio.wait_for(bell.wait(), self._left())
             except TimeoutError:
-                self._on_silence()
-                await self.await_end()
+                if self._left() <= 0:
+                    self._on_silence()
+                    await self.await_end()
 
     # -- the session's side ---------------------------------------------------------------------------------------
 
@@ -179,6 +190,26 @@ class RunningCell:
             self._future.set_result(execution)
         if self._wake is not None:
             self._wake()
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Have a function called once nobody waits for this cell any more."""
+        self._future.add_done_callback(lambda _: call())
+
+    def hold(self) -> None:
+        """The cell waits for the host, which may take any time."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """It does not wait any more."""
+        self._overdue = time.monotonic() + self._patience
+        self._held = False
+
+    def leave(self, call: PendingCall) -> None:
+        """Nobody follows the cell any more: it waits for a person, who is not here."""
+        if not self._future.done():
+            self._future.set_exception(CallPending(self.id, call))
+            if self._wake is not None:
+                self._wake()
 
     def _listen(self, wake: Callable[[], None]) -> None:
         with self._lock:

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable
 
 from actloop.config import Limits
-from actloop.errors import SandboxLost
-from actloop.protocols import Execution, OnEvent
+from actloop.errors import CallPending, SandboxLost
+from actloop.protocols import Execution, OnEvent, PendingCall
 
 from .box_wire import Message
 from .cell import RunningCell, event_of, lost_record, record_of
@@ -114,16 +114,23 @@ class Cells:
         }
         self._order(cell, request)
 
-    def attach(self, cell_id: str) -> RunningCell:
-        """Have the box tell of a cell that it knows, and that this process may not have started.
+    def ask(self, cell: RunningCell) -> None:
+        """Have the box tell of a cell that has begun here, and that it knows from before.
 
         Raises:
-            SessionBusy: the box runs another cell.
             SandboxLost: the box is gone.
         """
-        cell = self.begin(cell_id, None)
-        self._order(cell, {"op": "cell", "id": cell_id})
-        return cell
+        if self.running == cell.id:
+            self.running = None
+        self._order(cell, {"op": "cell", "id": cell.id})
+
+    def leave(self, cell: RunningCell, call: PendingCall) -> None:
+        """Leave a cell that waits for a person where it is; whoever attaches to it goes on with it."""
+        with self._lock:
+            if self._now is not cell:
+                return
+            self._now, self.running = None, cell.id
+        cell.leave(call)
 
     def _order(self, cell: RunningCell, request: Message) -> None:
         try:
@@ -142,6 +149,8 @@ class Cells:
                 for event in cell.events():
                     on_event(event)
             return cell.wait()
+        except CallPending:
+            raise
         except BaseException:
             self._give_up(cell)
             raise
@@ -153,6 +162,8 @@ class Cells:
                 async for event in cell.aevents():
                     on_event(event)
             return await cell.await_end()
+        except CallPending:
+            raise
         except BaseException:
             await asyncio.to_thread(self._give_up, cell)
             raise
@@ -168,7 +179,9 @@ class Cells:
         """End a cell that this process did not start and does not want, and wait for its end."""
         running, self.running = self.running, None
         if running is not None and self._now is None:
-            self._give_up(self.attach(running))
+            cell = self.begin(running, None)
+            self._order(cell, {"op": "cell", "id": running})
+            self._give_up(cell)
 
     def _give_up(self, cell: RunningCell) -> None:
         """Interrupt a cell that nobody waits for any more, and wait until the session is free again."""

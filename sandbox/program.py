@@ -49,6 +49,7 @@ _WORKER = (
     "box_show",
     "box_forks",
     "box_hints",
+    "box_values",
     "box_tools",
     "box_telling",
     "box_carried",

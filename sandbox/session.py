@@ -8,12 +8,12 @@ from typing import Self
 
 from actloop.config import Limits
 from actloop.errors import SessionBusy
-from actloop.protocols import Execution, FileInfo, Function, OnEvent, Restored
+from actloop.protocols import CallRules, Execution, FileInfo, Function, OnEvent, Restored
 
 from .box_wire import Message
 from .cell import RunningCell
 from .cells import Cells
-from .host_functions import HostFunctions
+from .host_calls import HostCalls
 from .link import Link
 from .manifest import Manifest
 from .naming import Naming
@@ -66,7 +66,7 @@ class BoxSession:
         self.limits = limits
         self._talk = Talk(name, link, self._on_message, self._on_end)
         self._cells = Cells(self._talk, limits)
-        self._functions = HostFunctions(self._talk)
+        self._calls = HostCalls(self._talk, self._cells.leave)
         self._files = Transfer(self._talk, limits.transfer)
         self._points = Points(self._talk, self._cells, limits.snapshot, snapshots, every_cell)
         self._talk.start()
@@ -97,6 +97,11 @@ class BoxSession:
     def running(self) -> str | None:
         """Id of the cell that ran when this process took hold of the box."""
         return self._cells.running
+
+    @property
+    def waits(self) -> bool:
+        """Whether the box has a cell that nobody here follows: it waits for a person, or another process left it."""
+        return self.alive and self._cells.running is not None
 
     @property
     def names(self) -> frozenset[str]:
@@ -137,19 +142,31 @@ class BoxSession:
     # -- cells ----------------------------------------------------------------------------------------------------
 
     def run(
-        self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        cell_id: str | None = None,
+        on_event: OnEvent | None = None,
+        calls: CallRules | None = None,
     ) -> Execution:
         """Run a cell and wait for its record; see `actloop.protocols.Session`.
 
         Ctrl-C ends the cell, not the session: the cell is interrupted, then KeyboardInterrupt goes on.
         """
-        return self._cells.follow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
+        return self._cells.follow(self._start(code, timeout, cell_id, on_event is not None, calls), on_event)
 
     async def arun(
-        self, code: str, *, timeout: float | None = None, cell_id: str | None = None, on_event: OnEvent | None = None
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        cell_id: str | None = None,
+        on_event: OnEvent | None = None,
+        calls: CallRules | None = None,
     ) -> Execution:
         """`run` for async callers; cancelling the task cancels the cell and waits for its end."""
-        return await self._cells.afollow(self._start(code, timeout, cell_id, live=on_event is not None), on_event)
+        return await self._cells.afollow(self._start(code, timeout, cell_id, on_event is not None, calls), on_event)
 
     def start(self, code: str, *, timeout: float | None = None, cell_id: str | None = None) -> RunningCell:
         """Start a cell in the background.
@@ -158,28 +175,39 @@ class BoxSession:
             SessionBusy: another cell is running.
             SandboxLost: the box is gone; the cell was not started.
         """
-        return self._start(code, timeout, cell_id, live=True)
+        return self._start(code, timeout, cell_id, True, None)
 
     def knows(self, cell_id: str) -> bool:
         """Whether the box runs, or has run, this cell, and can still tell of it."""
         return self._cells.knows(cell_id)
 
-    def attach(self, cell_id: str) -> RunningCell:
+    def attach(self, cell_id: str, calls: CallRules | None = None) -> RunningCell:
         """Wait for a cell that the box knows, and that this process may not have started.
+
+        Args:
+            cell_id: of the cell.
+            calls: what holds for its calls, with the answers to those that wait for a person.
 
         Raises:
             SessionBusy: the box runs another cell.
             SandboxLost: the box is gone.
         """
-        return self._cells.attach(cell_id)
+        cell = self._cells.begin(cell_id, None)
+        self._serve(cell, calls)
+        self._cells.ask(cell)
+        return cell
 
-    def follow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+    def follow(
+        self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None
+    ) -> Execution:
         """`attach` to a cell and wait for its record, as `run` does."""
-        return self._cells.follow(self.attach(cell_id), on_event)
+        return self._cells.follow(self.attach(cell_id, calls), on_event)
 
-    async def afollow(self, cell_id: str, *, on_event: OnEvent | None = None) -> Execution:
+    async def afollow(
+        self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None
+    ) -> Execution:
         """`follow` for async callers."""
-        return await self._cells.afollow(self.attach(cell_id), on_event)
+        return await self._cells.afollow(self.attach(cell_id, calls), on_event)
 
     def interrupt(self) -> None:
         """End the running cell, if there is one, and keep the session."""
@@ -191,14 +219,20 @@ class BoxSession:
 
     def offer(self, functions: Sequence[Function]) -> None:
         """Let cells call functions of the host; they replace those that were offered before."""
-        self._functions.offer(functions)
+        self._calls.offer(functions)
 
-    def _start(self, code: str, timeout: float | None, cell_id: str | None, live: bool) -> RunningCell:
+    def _serve(self, cell: RunningCell, calls: CallRules | None) -> None:
+        self._calls.begin(cell, calls or CallRules(most=self.limits.host_calls))
+
+    def _start(
+        self, code: str, timeout: float | None, cell_id: str | None, live: bool, calls: CallRules | None
+    ) -> RunningCell:
         snapshot = self._points.every_cell
         if snapshot:
             # Before the cell begins: a store that cannot be opened must not leave the session busy.
             self._points.open()
         cell = self._cells.begin(cell_id, timeout)
+        self._serve(cell, calls)
         if snapshot:
             self._points.expect(cell.id)
         self._cells.run(cell, code, timeout, live, snapshot)
@@ -310,12 +344,14 @@ class BoxSession:
         if self._naming is not None:
             self._naming.drop()
         self.settle()
+        self._calls.close()
         self._talk.close()
         if not lost:
             self._remove()
 
     def leave(self) -> None:
         """Cut the stream off and leave the box, unless it did not answer any more; safe to repeat."""
+        self._calls.close()
         if self._cells.silent:
             self.close()
         else:
@@ -324,6 +360,7 @@ class BoxSession:
     def detach(self) -> None:
         """Leave the box, with whatever runs in it, to the next process that opens its thread."""
         self.settle()
+        self._calls.close()
         self._talk.let_go()
 
     async def aclose(self) -> None:
@@ -354,7 +391,7 @@ class BoxSession:
             self._points.on_message(message)
         elif (cell := self._cells.of(message)) is not None:
             if kind == "call":
-                self._functions.begin(cell, message)
+                self._calls.take(cell, message)
             else:
                 self._cells.on_message(cell, message)
 

@@ -197,7 +197,7 @@ def test_a_call_that_nobody_took_up_is_made_once(lasting: Lasting, monkeypatch: 
     first = lasting.open()
     first.offer([HostFunction("count", lambda: 1)])
     # As if this process were gone between the two.
-    monkeypatch.setattr(first._functions, "begin", lambda cell, message: None)
+    monkeypatch.setattr(first._calls, "take", lambda cell, message: None)
     first.start("count()", cell_id="one")
     while not first._talk.gone:
         second = _taken_over(lasting, first)
