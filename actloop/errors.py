@@ -77,9 +77,12 @@ class CallPending(ActloopError):
     """A cell has called what a person must approve first: it waits in its box. `call` says what it wants."""
 
     def __init__(self, cell_id: str, call: "PendingCall") -> None:
-        super().__init__(f"Call {call.number} of the cell, to {call.tool}, waits for a person; follow it with an answer.")
+        super().__init__(
+            f"Call {call.number} of the cell, to {call.tool}, waits for a person; follow it with an answer."
+        )
         self.cell_id = cell_id
         self.call = call
+
 
 class ModelError(ActloopError, RuntimeError):
     """The model's provider failed; the model's reply is not to blame."""

@@ -145,6 +145,8 @@ class Execution(Record):
     names: Names = Names()
     files: Files = Files()
     host_calls: tuple[HostCall, ...] = ()
+    more_host_calls: int = 0
+    """How many were made besides those in `host_calls`."""
     wall_s: float = 0.0
     cpu_s: float = 0.0
     """Processor seconds of the interpreter and the children it waited for."""
@@ -365,9 +367,7 @@ class Session(Protocol):
         """Wait for a cell that the box knows, and that another process may have started."""
         ...
 
-    def follow(
-        self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None
-    ) -> Execution:
+    def follow(self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None) -> Execution:
         """`attach` to a cell and wait for its record, as `run` does."""
         ...
 

@@ -208,6 +208,8 @@ class State(TypedDict, total=False):
     """A `Verdict`, as JSON."""
     execution: Annotated[dict[str, Any], DeltaChannel(latest, snapshot_frequency=OFTEN)]
     """The last `Execution`, as JSON, without the bytes of its displays."""
+    call: dict[str, Any]
+    """A call of a cell that waits in the box for a person: `cell_id`, `number`, `tool`, `arguments`, then `answer`."""
     artifacts: Annotated[list[Artifact], DeltaChannel(change_artifacts, snapshot_frequency=NEVER)]
     usage: Usage
     turns: int

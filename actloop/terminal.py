@@ -17,6 +17,7 @@ from rich.text import Text
 
 from .nodes.controls import strip_controls
 
+_QUESTIONS = {"cell": "Run this cell?", "call": "Make this call?"}
 LIVE_LINES = 12
 """Lines of a reply shown while it comes."""
 
@@ -140,16 +141,22 @@ class View:
     def recall(self, question: dict[str, Any]) -> None:
         """Show the cell that a question is about, where it was not shown in this process."""
         self._cell("", strip_controls(str(question.get("code", ""))))
+        if question.get("kind") == "call":
+            return
         self._node("safety_check", {"verdict": {"decision": "ask", "findings": question.get("findings", [])}})
 
     def ask(self, question: dict[str, Any]) -> Any:
         """Put an approval to the person; without one at the terminal the answer is no."""
         self._settle()
+        what = "cell"
+        if question.get("kind") == "call":
+            what = "call"
+            self._line(f"The cell calls {question['tool']} with {_arguments(question['arguments'])}", "yellow")
         if not self.attended:
-            self._line("Nobody is here to approve this cell: it is refused.", "yellow")
+            self._line(f"Nobody is here to approve this {what}: it is refused.", "yellow")
             return {"decision": "reject", "reason": "nobody was there to approve it"}
         try:
-            answer = self._console.input("[yellow]Run this cell? \\[y/N] [/yellow]")
+            answer = self._console.input(f"[yellow]{_QUESTIONS[what]} \\[y/N] [/yellow]")
         except EOFError:
             answer = ""
         return answer.strip().lower() in ("y", "yes")
@@ -184,3 +191,11 @@ class View:
         """Show a remark of the command line's own."""
         self._settle()
         self._line(text, "yellow")
+
+
+def _arguments(arguments: Any) -> str:
+    """Arguments of a call as a person reads them: one a line where there are several."""
+    if not isinstance(arguments, dict):
+        return str(arguments)
+    parts = [f"{name} = {value!r}" for name, value in arguments.items()]
+    return "no arguments" if not parts else parts[0] if len(parts) == 1 else "".join(f"\n    {part}" for part in parts)

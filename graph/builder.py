@@ -3,7 +3,7 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from actloop.config import Budget, Limits, Settings
 from actloop.errors import ConfigError
 from actloop.nodes.answer_schema import AnswerSchema, answer_schema
 from actloop.nodes.answering import AnswerCheck, usable_check
-from actloop.nodes.approve import approve
+from actloop.nodes.approve import approve as approve_node
 from actloop.nodes.coding import acode, code
 from actloop.nodes.context import ActionFormat, Context
 from actloop.nodes.execute import aexecute, execute
@@ -41,7 +41,7 @@ from .agent import Agent
 from .artifacts import ArtifactFolder
 from .checkpoints import open_checkpoints
 from .sessions import ThreadSessions
-from .tools import host_function
+from .tools import host_functions
 
 
 def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
@@ -56,8 +56,8 @@ def build_graph(context: Context) -> StateGraph[State, None, Input, Result]:
     _add(graph, "reason", reason, ("codegen", "__end__"), context, areason)
     _add(graph, "codegen", code, ("safety_check", "reason", "__end__"), context, acode)
     _add(graph, "safety_check", safety_check, ("execute", "approve", "repair"), context)
-    _add(graph, "approve", approve, ("execute", "safety_check", "repair"), context)
-    _add(graph, "execute", metered(execute), ("observe", "__end__"), context, ametered(aexecute))
+    _add(graph, "approve", approve_node, ("execute", "safety_check", "repair"), context)
+    _add(graph, "execute", metered(execute), ("observe", "approve", "__end__"), context, ametered(aexecute))
     _add(graph, "observe", observe, ("reason", "repair", "__end__"), context)
     _add(graph, "repair", repair, ("codegen", "__end__"), context, arepair)
     graph.add_edge(START, "reason")
@@ -101,6 +101,7 @@ def create_agent(
     answer_check: AnswerCheck | None = None,
     secrets: Sequence[str] = (),
     tools: Sequence[Callable[..., Any] | BaseTool] = (),
+    approve: Collection[str] = (),
     checkpointer: BaseCheckpointSaver[Any] | str | Path | Literal[False] | None = None,
     snapshots: str | Path | Literal[False] | None = None,
     pool: int | None = None,
@@ -145,7 +146,8 @@ def create_agent(
             of the run; returns True, or False or a text that says what is wrong. Such an answer is sent back once; then
             the run ends `unverified`.
         secrets: values that are masked wherever they would be shown or stored.
-        tools: functions of this process, or LangChain tools, that cells may call. What crosses is JSON.
+        tools: functions of this process, or LangChain tools, that cells may call with JSON, bytes and tables.
+        approve: names of tools of which a person has to approve each call, while the cell waits.
         checkpointer: where threads are kept: path of a SQLite file, a URL (`sqlite:///…`, `postgresql://…`), or any
             saver. None is what `ACTLOOP_CHECKPOINTS` says, else a SQLite file in the user's data folder; False is none
             of its own: a parent graph's is used where there is one.
@@ -184,7 +186,7 @@ def create_agent(
         raise ConfigError(f"pool is {pool}; give the number of boxes that shall wait, 0 or more.")
     limits = limits or Limits()
     image = image or settings.image
-    functions = [host_function(tool) for tool in tools]
+    functions = host_functions(tools, approve)
     store = _snapshot_store(snapshots, checkpointer, settings)
     check, schema = usable_check(answer_check), _answer_schema(response_schema)
     known_prices = open_prices(prices, settings.prices)

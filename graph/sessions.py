@@ -185,8 +185,11 @@ class ThreadSessions:
         return self._facts
 
     def close(self) -> None:
-        """Close every session and remove its box; safe to repeat. Snapshots stay: threads go on from them."""
-        self._end(BoxSession.close)
+        """Close every session and remove its box; safe to repeat. Snapshots stay: threads go on from them.
+
+        The box of a cell that waits for a person stays, for the process that has the answer.
+        """
+        self._end(_close_or_detach)
 
     def detach(self) -> None:
         """Leave every box, with what runs in it, to the next process that goes on with its thread."""
@@ -211,6 +214,13 @@ class ThreadSessions:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close_or_detach(session: BoxSession) -> None:
+    if session.waits:
+        session.detach()
+    else:
+        session.close()
 
 
 def snapshots_of(kernel: str, store: str) -> Snapshots:

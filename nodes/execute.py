@@ -3,7 +3,7 @@
 import asyncio
 import mimetypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
@@ -11,17 +11,18 @@ from langgraph.config import get_stream_writer
 from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
-from actloop.errors import FileRefused, SandboxError, SandboxLost
-from actloop.protocols import Display, Event, Execution, Session
+from actloop.errors import CallPending, FileRefused, SandboxError, SandboxLost
+from actloop.protocols import CallAnswer, CallRules, Display, Event, Execution, HostCall, PendingCall, Session
 from actloop.state import Artifact, Change, State, change
 
+from .call_arguments import shown
 from .context import Context, thread_of
 from .masking import mask
 from .place import Place, after, take_place
 from .plain import plain
 from .run import Run, end, run_of, usable
 
-Next = Command[Literal["observe", "__end__"]]
+Next = Command[Literal["observe", "approve", "__end__"]]
 
 Ran: TypeAlias = tuple[Session, Place, Execution]
 """The session after a cell, where it stood before it, and the record."""
@@ -29,6 +30,10 @@ _ATTEMPTS = (False, False, True)
 """To find a box that lasts until the cell has begun; True is the last one."""
 MAX_KEPT = 256 << 20
 """Bytes of files that one cell may add to the artifacts."""
+MAX_CALLS = 20
+"""Calls to the host that enter the state."""
+MAX_CALL = 500
+"""Characters of the arguments, and of the result, of one of them there."""
 
 
 @dataclass
@@ -43,6 +48,9 @@ class Task:
     cell_id: str
     run: Run
     writer: Callable[[Any], None]
+    waiting: dict[str, Any]
+    """The call that a person has decided on; empty where the cell begins now."""
+    place_now: Place = field(default_factory=Place)
 
     def tell(self, event: Event) -> None:
         """Hand an event of the cell to whoever streams the graph."""
@@ -53,7 +61,23 @@ class Task:
 
     def place(self) -> tuple[Session, Place]:
         """The session, where the state says."""
-        return take_place(self.state, self.thread, self.kernel, self.context, self.cell_id)
+        session, self.place_now = take_place(self.state, self.thread, self.kernel, self.context, self.cell_id)
+        if self.waiting and session.knows(self.cell_id):
+            # What was found when the cell began is told with its record.
+            for name, value in self.waiting["place"].items():
+                setattr(self.place_now, name, value)
+        return session, self.place_now
+
+    def rules(self) -> CallRules:
+        """What holds for the cell's calls to the host."""
+        most, over = self.context.limits.host_calls, ""
+        if (budget := self.context.budget.host_calls) is not None:
+            left = max(0, budget - self.run.get("host_calls", 0))
+            if left < most:
+                most, over = left, f"the budget of this run, {budget} calls to the host, is used up"
+        answer = self.waiting.get("answer")
+        answers = {int(self.waiting["number"]): CallAnswer.model_validate(answer)} if answer else {}
+        return CallRules(most=most, over=over, ask=True, answers=answers)
 
 
 def execute(state: State, config: RunnableConfig, *, context: Context) -> Next:
@@ -72,6 +96,8 @@ def execute(state: State, config: RunnableConfig, *, context: Context) -> Next:
                 # The box went away before the cell began.
                 if last:
                     raise
+    except CallPending as pending:
+        return _ask(task, pending.call)
     except SandboxError as error:
         return _failed(task, error)
     raise AssertionError
@@ -87,6 +113,8 @@ async def aexecute(state: State, config: RunnableConfig, *, context: Context) ->
             except SandboxLost:
                 if last:
                     raise
+    except CallPending as pending:
+        return _ask(task, pending.call)
     except SandboxError as error:
         return _failed(task, error)
     raise AssertionError
@@ -97,9 +125,9 @@ def _run(task: Task) -> Ran:
     if undone is not None:
         return session, place, undone
     execution = (
-        session.follow(task.cell_id, on_event=task.tell)
+        session.follow(task.cell_id, on_event=task.tell, calls=task.rules())
         if session.knows(task.cell_id)
-        else session.run(task.code, cell_id=task.cell_id, on_event=task.tell)
+        else session.run(task.code, cell_id=task.cell_id, on_event=task.tell, calls=task.rules())
     )
     return (session, place, execution) if execution.outcome != "lost" else _after_loss(task, session, execution)
 
@@ -109,9 +137,9 @@ async def _arun(task: Task) -> Ran:
     if undone is not None:
         return session, place, undone
     execution = await (
-        session.afollow(task.cell_id, on_event=task.tell)
+        session.afollow(task.cell_id, on_event=task.tell, calls=task.rules())
         if session.knows(task.cell_id)
-        else session.arun(task.code, cell_id=task.cell_id, on_event=task.tell)
+        else session.arun(task.code, cell_id=task.cell_id, on_event=task.tell, calls=task.rules())
     )
     if execution.outcome != "lost":
         return session, place, execution
@@ -125,8 +153,9 @@ def _task(state: State, config: RunnableConfig, context: Context) -> Task:
     # one, another branch of the thread from another one.
     info = get_runtime().execution_info
     part = info.task_id[:13] if info is not None else run["id"]
-    cell_id = f"{run['id']}-{run['turns'] + 1}-{part}"
-    return Task(state, context, thread, kernel, usable(state).code, cell_id, run, get_stream_writer())
+    waiting = state.get("call") or {}
+    cell_id = str(waiting.get("cell_id") or f"{run['id']}-{run['turns'] + 1}-{part}")
+    return Task(state, context, thread, kernel, usable(state).code, cell_id, run, get_stream_writer(), waiting)
 
 
 def _failed(task: Task, error: SandboxError) -> Next:
@@ -139,7 +168,13 @@ def _begun(task: Task) -> tuple[Session, Place, Execution | None]:
     The model wrote the cell for a state that is not there any more, if cells before it were lost with their box.
     """
     session, place = task.place()
-    if not place.undone:
+    if task.waiting and not session.knows(task.cell_id):
+        # It must not begin again: its calls would be made once more.
+        why = "the box was lost while the cell waited for a person to approve a call; what the cell did before is gone"
+        if place.became == "kept":
+            place.became = "lost"
+        return session, place, Execution(cell_id=task.cell_id, outcome="lost", exit_code=None, notes=(why,))
+    if not place.undone or task.waiting:
         return session, place, None
     why = "the box was lost before this cell, which was not run"
     return session, place, Execution(cell_id=task.cell_id, outcome="lost", exit_code=None, notes=(why,))
@@ -152,7 +187,7 @@ def _after_loss(task: Task, lost: Session, execution: Execution) -> Ran:
     try:
         session, place = task.place()
         if session.knows(task.cell_id):
-            found = session.follow(task.cell_id, on_event=task.tell)
+            found = session.follow(task.cell_id, on_event=task.tell, calls=task.rules())
             return (session, place, found) if found.outcome != "lost" else (lost, gone, execution)
     except SandboxError as error:
         return lost, gone, execution.model_copy(update={"notes": (*execution.notes, str(error))})
@@ -178,11 +213,19 @@ def _after(task: Task, session: Session, place: Place, execution: Execution) -> 
         names = (place.names | bound) - set(execution.names.deleted) - set(execution.lost_names)
         made = {file.path for file in (*execution.files.created, *execution.files.changed)}
         workspace = (place.files | made) - set(execution.files.deleted)
-    bare = execution.model_copy(update={"displays": tuple(_bare(display) for display in execution.displays)})
+    task.run["host_calls"] = task.run.get("host_calls", 0) + len(execution.host_calls)
+    small = {
+        "displays": tuple(_bare(display) for display in execution.displays),
+        "host_calls": tuple(_small(call) for call in execution.host_calls[:MAX_CALLS]),
+        "more_host_calls": len(execution.host_calls[MAX_CALLS:]),
+    }
+    bare = execution.model_copy(update=small)
     return Command(
         goto="observe",
         update={
             "execution": plain(_masked(bare.model_dump(mode="json"), task.context.secrets)),
+            "run": task.run,
+            "call": {},
             "unplaced": [],
             "points": after(place, execution),
             "names": change(task.state.get("names") or (), names),
@@ -190,6 +233,37 @@ def _after(task: Task, session: Session, place: Place, execution: Execution) -> 
             "artifacts": Change(added=kept),
         },
     )
+
+
+def _ask(task: Task, call: PendingCall) -> Next:
+    """Put a call to a person. What is stored names the cell, which waits in the box for whoever has the answer."""
+    place = task.place_now
+    functions = {function.name: function.signature for function in task.context.functions}
+    found = {name: getattr(place, name) for name in ("became", "missing", "missing_files", "changed")}
+    pending = {
+        "cell_id": task.cell_id,
+        "number": call.number,
+        "tool": call.tool,
+        "arguments": shown(functions.get(call.tool, ""), call.arguments),
+        "place": found | {"changed": list(place.changed)},
+    }
+    return Command(
+        goto="approve",
+        update={
+            "call": plain(_masked(pending, task.context.secrets)),
+            "unplaced": [],
+            "points": place.points,
+            "names": change(task.state.get("names") or (), place.names),
+            "workspace": change(task.state.get("workspace") or (), place.files),
+        },
+    )
+
+
+def _small(call: HostCall) -> HostCall:
+    """A call as it enters the state."""
+    texts = {"arguments": call.arguments, "result": call.result, "error": call.error}
+    cut = {name: f"{text[:MAX_CALL]} ..." for name, text in texts.items() if text is not None and len(text) > MAX_CALL}
+    return call.model_copy(update=cut)
 
 
 def _masked(value: Any, secrets: Sequence[str]) -> Any:

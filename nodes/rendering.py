@@ -194,7 +194,7 @@ def _facts(execution: Execution, clean: Cleaner, width: int) -> list[str]:
     ]
     more = len(execution.displays) - _MAX_LISTED
     lines += [f"{more} more displays were shown to the user."] if more > 0 else []
-    lines += _calls(execution.host_calls, clean)
+    lines += _calls(execution.host_calls, execution.more_host_calls, clean)
     if execution.answer is not None:
         lines.append(f"final_answer was called with: {clean.line(execution.answer, max(width, 200))}")
     notes = [clean.line(note, 300) for note in execution.notes[:_MAX_LISTED]]
@@ -215,12 +215,12 @@ def _file(info: FileInfo, clean: Cleaner) -> str:
     return f"{clean.line(info.path, 120)} ({info.size} bytes)"
 
 
-def _calls(calls: Sequence[HostCall], clean: Cleaner) -> list[str]:
+def _calls(calls: Sequence[HostCall], more: int, clean: Cleaner) -> list[str]:
     lines = []
     for call in calls[:_MAX_LISTED]:
         end = f"failed: {call.error}" if call.error is not None else f"returned {call.result}"
         if call.error is None and call.result is None:
             end = "has no result"
         lines.append(f"Host call {call.number}: " + clean.line(f"{call.tool} {call.arguments} {end}", 300))
-    more = len(calls) - _MAX_LISTED
+    more += max(0, len(calls) - _MAX_LISTED)
     return lines + ([f"{more} more host calls were made."] if more > 0 else [])

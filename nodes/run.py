@@ -61,6 +61,8 @@ class Run(TypedDict):
     """An answer that no cell backs was sent back once."""
     last_ok: bool
     """The last cell reached its end."""
+    host_calls: int
+    """Calls of cells to functions of the host."""
     seen: dict[str, int]
     """How often the same code has had the same end, for those seen last, oldest first."""
     returned: list[str]
@@ -94,6 +96,7 @@ def new_run(needs_code: bool, before: Usage | None = None) -> Run:
         denials=0,
         doubted=False,
         last_ok=False,
+        host_calls=0,
         seen={},
         returned=[],
         usage=add_usage(),
@@ -159,6 +162,7 @@ def begin(state: State, context: Context) -> dict[str, Any] | None:
         "execution": {},
         "verdict": {},
         "action": {},
+        "call": {},
     }
 
 

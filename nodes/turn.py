@@ -24,6 +24,7 @@ from .prompting import Form, Language, Part, form_of, language_of, prompt_name, 
 from .run import Run, end
 from .situation import situation, with_situation
 from .spending import SPENT, name_of, over_budget, spent_on
+from .stubs import stubs
 
 STOP = ("<observation>",)
 """Where a reply ends at the latest: a model that writes an observation itself is making it up."""
@@ -197,18 +198,7 @@ def system_prompt(context: Context, language: Language, form: Form, part: Part) 
         "turns": context.max_turns,
     }
     schema = context.schema.told() if context.schema else ""
-    return prompt_text(language, form, part).format(**facts) + _functions(context) + schema
-
-
-def _functions(context: Context) -> str:
-    """What the model is told of the functions of the host."""
-    if not context.functions:
-        return ""
-    lines = [f"- {f.name}{f.signature}: {(f.doc.splitlines() or [''])[0]}" for f in context.functions]
-    return (
-        "\nThese functions can be called in a cell like any other, without an import; they run outside the sandbox. "
-        "help(name) shows more.\n" + "\n".join(lines) + "\n"
-    )
+    return prompt_text(language, form, part).format(**facts) + stubs(context.functions) + schema
 
 
 def answered(messages: Sequence[AnyMessage]) -> list[AnyMessage]:

@@ -113,7 +113,9 @@ class Calls:
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._open = {}
-        return [{name: value for name, value in made.items() if name not in _NOT_RECORDED} for made in self._made.values()]
+        return [
+            {name: value for name, value in made.items() if name not in _NOT_RECORDED} for made in self._made.values()
+        ]
 
 
 def _answer(fd: int, message: dict[str, Any]) -> None:

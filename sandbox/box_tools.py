@@ -157,7 +157,7 @@ def _stub(name: str, signature: str) -> Any:
 def _running_loop() -> Any:
     """The event loop that runs in this thread, or None; without loading asyncio, which takes 40 ms."""
     asyncio = sys.modules.get("asyncio")
-    return asyncio._get_running_loop() if asyncio is not None else None  # type: ignore[attr-defined]
+    return asyncio._get_running_loop() if asyncio is not None else None
 
 
 def _ring(come: Any) -> None:

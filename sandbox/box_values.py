@@ -1,7 +1,7 @@
 """Values that cross between a cell and the host: JSON, with bytes and tables tagged in it; never a pickle.
 
-Both sides use it. In the box: standard library only, Python 3.9 and later; pandas, numpy and pyarrow are used where they
-are loaded, or where a table comes that needs them.
+Both sides use it. In the box: standard library only, Python 3.9 and later; pandas, numpy and pyarrow are used where
+they are loaded, or where a table comes that needs them.
 """
 
 from __future__ import annotations
@@ -130,6 +130,6 @@ def _tagged(found: dict[str, Any]) -> Any:
         try:
             import pandas
         except ImportError:
-            return [dict(zip(columns, row)) for row in rows]
+            return [dict(zip(columns, row)) for row in rows]  # noqa: B905 - Python 3.9 has no `strict`
         return pandas.DataFrame(rows, columns=columns)
     return found

@@ -50,13 +50,15 @@ class HostCalls:
         """Serve a cell by these rules."""
         with self._lock:
             self._cell, self._rules, self._questions = cell, rules, []
-        cell.when_over(self._end)
+        cell.when_over(partial(self._end, cell))
 
-    def _end(self) -> None:
+    def _end(self, cell: RunningCell) -> None:
         """Nobody follows the cell any more: what was not begun is not made, what can be stopped is stopped."""
         with self._lock:
-            self._cell, self._questions = None, []
-        self._workers.cancel()
+            # Whoever waited for its end may have begun another one meanwhile.
+            if self._cell is cell:
+                self._cell, self._questions = None, []
+        self._workers.cancel(cell.id)
 
     def close(self) -> None:
         """End threads and event loop; safe to repeat."""
@@ -101,7 +103,7 @@ class HostCalls:
         arrow = bool(message.get("arrow"))
         context = cell.context.copy()
         if function.awaits:
-            self._workers.spawn(partial(self._amake, cell, key, function, arguments, arrow), context)
+            self._workers.spawn(partial(self._amake, cell, key, function, arguments, arrow), context, cell.id)
         else:
             self._workers.run(partial(context.run, self._make, cell, key, function, arguments, arrow))
 
@@ -125,7 +127,9 @@ class HostCalls:
             outcome = function.call(arguments, arrow)
         self._finish(cell, key, outcome)
 
-    async def _amake(self, cell: RunningCell, key: tuple[str, int], function: Function, arguments: str, arrow: bool) -> None:
+    async def _amake(
+        self, cell: RunningCell, key: tuple[str, int], function: Function, arguments: str, arrow: bool
+    ) -> None:
         outcome: dict[str, str] | None = None
         try:
             if self._announced(cell, key):

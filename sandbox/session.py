@@ -197,9 +197,7 @@ class BoxSession:
         self._cells.ask(cell)
         return cell
 
-    def follow(
-        self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None
-    ) -> Execution:
+    def follow(self, cell_id: str, *, on_event: OnEvent | None = None, calls: CallRules | None = None) -> Execution:
         """`attach` to a cell and wait for its record, as `run` does."""
         return self._cells.follow(self.attach(cell_id, calls), on_event)
 

@@ -63,21 +63,21 @@ class Workers:
                     with self._lock:
                         self._busy -= 1
 
-    def spawn(self, make: Callable[[], Coroutine[Any, Any, None]], context: contextvars.Context) -> None:
-        """Have a coroutine run on the event loop, in a context."""
+    def spawn(self, make: Callable[[], Coroutine[Any, Any, None]], context: contextvars.Context, group: str) -> None:
+        """Have a coroutine run on the event loop, in a context, as one of a group."""
         with self._lock:
             if self._closed:
                 return
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=_turn, args=(self._loop,), name=f"{self._name} loop", daemon=True).start()
-            self._loop.call_soon_threadsafe(_spawn, self._loop, make, context)
+            self._loop.call_soon_threadsafe(_spawn, self._loop, make, context, group)
 
-    def cancel(self) -> None:
-        """Cancel the coroutines."""
+    def cancel(self, group: str) -> None:
+        """Cancel the coroutines of a group."""
         with self._lock:
             if self._loop is not None and not self._closed:
-                self._loop.call_soon_threadsafe(_cancel, self._loop)
+                self._loop.call_soon_threadsafe(_cancel, self._loop, group)
 
     def close(self) -> None:
         """End the threads that have nothing to do and the event loop; safe to repeat."""
@@ -96,23 +96,27 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def _spawn(
-    loop: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, None]], context: contextvars.Context
+    loop: asyncio.AbstractEventLoop,
+    make: Callable[[], Coroutine[Any, Any, None]],
+    context: contextvars.Context,
+    group: str,
 ) -> None:
-    task = loop.create_task(make(), context=context)
+    task = loop.create_task(make(), name=group, context=context)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 
 
-def _cancel(loop: asyncio.AbstractEventLoop) -> None:
+def _cancel(loop: asyncio.AbstractEventLoop, group: str) -> None:
     for task in asyncio.all_tasks(loop):
-        task.cancel()
+        if group in ("", task.get_name()):
+            task.cancel()
 
 
 def _turn(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        _cancel(loop)
+        _cancel(loop, "")
         loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
