@@ -140,6 +140,8 @@ class Execution(Record):
     """Text given to `final_answer(...)`, where the cell called it."""
     answer_type: str | None = None
     """Type name of the value given to `final_answer`."""
+    question: str | None = None
+    """Text given to `ask_user(...)`, where the cell called it, whatever it did afterwards."""
     displays: tuple[Display, ...] = ()
     error: ErrorInfo | None = None
     names: Names = Names()

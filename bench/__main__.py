@@ -9,6 +9,7 @@ from actloop.config import Limits
 from actloop.sandbox import open_session
 from actloop.sandbox.session import BoxSession
 
+from .calls import calls
 from .floors import RawLoop, docker_exec, docker_run, seconds
 from .growth import growth
 from .policy import main as policy
@@ -94,6 +95,14 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["policy"]:
         policy(sys.argv[2:])  # takes options of its own
         sys.exit()
-    benches = {"flood": flood, "cold": cold, "warm": warm, "turns": turns, "growth": growth, "pool": pool}
+    benches = {
+        "flood": flood,
+        "cold": cold,
+        "warm": warm,
+        "turns": turns,
+        "growth": growth,
+        "pool": pool,
+        "calls": calls,
+    }
     for name in sys.argv[1:] or benches:
         benches[name]()

@@ -27,7 +27,7 @@ def observe(state: State, *, context: Context) -> Next:
     """Make the observation.
 
     Returns:
-        To `reason` after exit code 0, else to `repair`; or to the end with the cell's own final answer, after a
+        To `reason` after exit code 0, else to `repair`; or to the end with the cell's own answer or question, after a
         cancellation, or where the run goes in circles.
     """
     execution = Execution.model_validate(state["execution"])
@@ -44,6 +44,9 @@ def observe(state: State, *, context: Context) -> Next:
     update: dict[str, Any] = {"messages": messages}
     if execution.outcome == "cancelled":
         return end("cancelled", f"The run was stopped in its cell {run['turns']}.", run, **update)
+    if execution.question is not None:
+        asked = execution.question
+        return end("needs_input", f"The model asks: {asked}", run, answer=asked, **update)
     if execution.ok and execution.answer is not None:
         return _answered(state, run, context, execution, messages)
     if times > MAX_SAME:

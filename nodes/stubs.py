@@ -7,6 +7,7 @@ from actloop.sandbox.host_functions import HostFunction
 MAX_SHOWN = 20
 """Functions of which the signature is shown; of those beyond it only the name."""
 MAX_LINE = 400
+_ASK = "- ask_user(question: str): End the cell and the run with a question that only the user can answer."
 
 
 def stubs(functions: Sequence[HostFunction]) -> str:
@@ -20,7 +21,7 @@ def stubs(functions: Sequence[HostFunction]) -> str:
         lines.append(f"- and {', '.join(rest)}")
     return (
         "\nThese functions can be called in a cell like any other, without an import; they run outside the sandbox. In "
-        "a coroutine each call is awaited. help(name) shows more.\n" + "\n".join(lines) + "\n"
+        "a coroutine each call is awaited. help(name) shows more.\n" + "\n".join([*lines, _ASK]) + "\n"
     )
 
 

@@ -300,6 +300,8 @@ class Cell:
             record.pop("error", None)
         if isinstance(done.get("answer"), list):
             record["answer"], record["answer_type"] = done["answer"]
+        if isinstance(done.get("question"), str):
+            record["question"] = done["question"]
         record["peak_bytes"] = int(done.get("peak") or 0)
         record["notes"] = [str(note) for note in done.get("notes") or []]
         if done.get("late"):

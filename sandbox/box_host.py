@@ -95,7 +95,7 @@ def _shortened(message: Message) -> Message:
     record = {
         name: value
         for name, value in message.get("record", {}).items()
-        if name not in ("displays", "result", "error", "names", "answer", "answer_type")
+        if name not in ("displays", "result", "error", "names", "answer", "answer_type", "question")
     }
     record["notes"] = ["what the interpreter said of this cell was too long and is left out"]
     return {"ev": message.get("ev"), "id": message.get("id"), "record": record}

@@ -21,21 +21,46 @@ MAX_NAMES = 2000
 _exit = os._exit
 
 
+class Asked(SystemExit):
+    """Ends a cell that asks the user; whoever catches it keeps the cell going, and the question stands all the same."""
+
+
+Asked.__module__ = "builtins"
+
+
 class Answer:
-    """What the cell gave to `final_answer`.
+    """What the cell gave to `final_answer` or to `ask_user`.
 
     Args:
         is_late: whether a thread of an earlier cell asks.
     """
 
     def __init__(self, is_late: Callable[[], bool]) -> None:
-        self.given: list[str] | None = None
+        self.begin()
         self._is_late = is_late
+
+    def begin(self) -> None:
+        """Forget what the cell before gave."""
+        self.given: list[str] | None = None
+        self.question: str | None = None
+
+    def tell(self, done: Message) -> None:
+        """Say what was given; `done` gets `answer` and `question`."""
+        if self.given is not None:
+            done["answer"] = self.given
+        if self.question is not None:
+            done["question"] = self.question
 
     def final_answer(self, answer: object) -> None:
         """Give the answer to the task; the run ends once the cell has reached its end without an error."""
         if not self._is_late():
             self.given = list(answer_of(answer))
+
+    def ask_user(self, question: str) -> None:
+        """Ask the user what only the user can tell; the cell ends here, and the run with it."""
+        if not self._is_late():
+            self.question = answer_of(question)[0]
+        raise Asked(0)
 
 
 class Variables:

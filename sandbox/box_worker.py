@@ -77,6 +77,7 @@ class Worker:
         self._streams.teach_print()
         builtins.display = self._shows.display  # type: ignore[attr-defined]
         builtins.final_answer = self._answer.final_answer  # type: ignore[attr-defined]
+        builtins.ask_user = self._answer.ask_user  # type: ignore[attr-defined]
         offer_ipython(self._shows.display)
         after_import("asyncio", self._loop.teach)
         teach_inspect(self._compiler)
@@ -160,7 +161,7 @@ class Worker:
             self._streams.take(fds)
         self._streams.begin()
         self._shows.begin()
-        self._answer.given = None
+        self._answer.begin()
         namespace = self._main.__dict__
         # It would silence a warning because the same line of an earlier cell gave it.
         namespace.pop("__warningregistry__", None)
@@ -184,8 +185,7 @@ class Worker:
             # A child that the cell forked came back here: the cell's end is its parent's to report.
             end_child(done)
         self._variables.tell(namespace, done.pop("stored"), done)
-        if self._answer.given is not None:
-            done["answer"] = self._answer.given
+        self._answer.tell(done)
         notes = self._shows.notes + cancelled + healed
         if notes:
             done["notes"] = notes

@@ -99,7 +99,8 @@ def test_the_model_is_told_of_few_functions_in_a_line_each() -> None:
     text = stubs(many)
     assert "- f0(x: int) -> int: First.\n" in text
     assert "Second" not in text
-    assert text.endswith("- and f20, f21\n")
+    assert "- and f20, f21\n" in text
+    assert "- ask_user(question: str)" in text
     assert stubs([]) == ""
 
 
