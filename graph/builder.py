@@ -40,6 +40,7 @@ from actloop.state import Input, Result, State
 from .agent import Agent
 from .artifacts import ArtifactFolder
 from .checkpoints import open_checkpoints
+from .mcp import mcp_tools
 from .sessions import ThreadSessions
 from .tools import host_functions
 
@@ -102,6 +103,7 @@ def create_agent(
     secrets: Sequence[str] = (),
     tools: Sequence[Callable[..., Any] | BaseTool] = (),
     approve: Collection[str] = (),
+    mcp: Mapping[str, Mapping[str, Any]] | None = None,
     checkpointer: BaseCheckpointSaver[Any] | str | Path | Literal[False] | None = None,
     snapshots: str | Path | Literal[False] | None = None,
     pool: int | None = None,
@@ -147,6 +149,7 @@ def create_agent(
             the run ends `unverified`.
         secrets: values that are masked wherever they would be shown or stored.
         tools: functions of this process, or LangChain tools, that cells may call with JSON, bytes and tables.
+        mcp: MCP servers by name, of which cells may call the tools: see `graph/mcp.py`. Needs the extra `mcp`.
         approve: names of tools of which a person has to approve each call, while the cell waits.
         checkpointer: where threads are kept: path of a SQLite file, a URL (`sqlite:///…`, `postgresql://…`), or any
             saver. None is what `ACTLOOP_CHECKPOINTS` says, else a SQLite file in the user's data folder; False is none
@@ -186,7 +189,7 @@ def create_agent(
         raise ConfigError(f"pool is {pool}; give the number of boxes that shall wait, 0 or more.")
     limits = limits or Limits()
     image = image or settings.image
-    functions = host_functions(tools, approve)
+    functions = host_functions([*tools, *mcp_tools(mcp or {})], approve)
     store = _snapshot_store(snapshots, checkpointer, settings)
     check, schema = usable_check(answer_check), _answer_schema(response_schema)
     known_prices = open_prices(prices, settings.prices)

@@ -95,6 +95,8 @@ def _of_function(function: Callable[..., Any]) -> HostFunction:
 
 def _of_tool(tool: BaseTool) -> HostFunction:
     """LangChain makes each call of a tool a run of its own in the trace."""
+    # A cell wants an error as an error: not as a text in place of the result, as a model that calls tools does.
+    tool = tool.model_copy(update={"handle_tool_error": False})
     schema = _schema(tool)
     names = order_of(schema)
     facts = tool.metadata or {}
