@@ -23,10 +23,26 @@ What user code did wrong is never one of these: it is data, an `Execution`. Ever
 what happened and one about what to do next.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .protocols import PendingCall
+
+class Call(Protocol):
+    """What `CallPending` tells of a call; see `actloop.protocols.PendingCall`."""
+
+    @property
+    def number(self) -> int:
+        """Of the call in its cell."""
+        ...
+
+    @property
+    def tool(self) -> str:
+        """Function that the cell called."""
+        ...
+
+    @property
+    def arguments(self) -> str:
+        """JSON."""
+        ...
 
 
 class ActloopError(Exception):
@@ -76,7 +92,7 @@ class SnapshotRefused(SnapshotError):
 class CallPending(ActloopError):
     """A cell has called what a person must approve first: it waits in its box. `call` says what it wants."""
 
-    def __init__(self, cell_id: str, call: "PendingCall") -> None:
+    def __init__(self, cell_id: str, call: Call) -> None:
         super().__init__(
             f"Call {call.number} of the cell, to {call.tool}, waits for a person; follow it with an answer."
         )

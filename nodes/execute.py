@@ -11,8 +11,8 @@ from langgraph.config import get_stream_writer
 from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
-from actloop.errors import CallPending, FileRefused, SandboxError, SandboxLost
-from actloop.protocols import CallAnswer, CallRules, Display, Event, Execution, HostCall, PendingCall, Session
+from actloop.errors import Call, CallPending, FileRefused, SandboxError, SandboxLost
+from actloop.protocols import CallAnswer, CallRules, Display, Event, Execution, HostCall, Session
 from actloop.state import Artifact, Change, State, change
 
 from .call_arguments import shown
@@ -235,7 +235,7 @@ def _after(task: Task, session: Session, place: Place, execution: Execution) -> 
     )
 
 
-def _ask(task: Task, call: PendingCall) -> Next:
+def _ask(task: Task, call: Call) -> Next:
     """Put a call to a person. What is stored names the cell, which waits in the box for whoever has the answer."""
     place = task.place_now
     functions = {function.name: function.signature for function in task.context.functions}
