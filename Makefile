@@ -2,7 +2,7 @@
 SHELL := bash
 BIN := .venv/bin
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench soak durability setup engine image clean
+.PHONY: demo test bench soak durability fuzz setup engine image clean
 
 demo: image ## run the agent on a small task, without a key
 	@$(BIN)/actloop demo
@@ -27,6 +27,9 @@ durability: image ## kill runs and boxes at forty random moments each, on both k
 	@$(BIN)/python -m tests.graph.kills 40
 	@$(BIN)/python -m tests.graph.kills 40 postgres
 	@$(BIN)/python -m tests.graph.kills 40 --boxes
+
+fuzz: setup ## read hostile replies and check hostile code for some minutes; nothing may raise or run that must not
+	@ACTLOOP_FUZZ=5000 $(BIN)/pytest -q --timeout=0 tests/nodes/test_fuzz_reading.py
 
 setup: .venv/installed ## make .venv
 	@:

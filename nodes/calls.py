@@ -6,11 +6,13 @@ dict, or the bare code. What can be read without guessing is read; the rest is n
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from .source import looks_like_code, parses
+from .arguments import decode, innermost_text, merged
+from .source import looks_like_code, parse
 
 Tool: TypeAlias = Literal["cell", "answer", "question"]
 
@@ -32,6 +34,13 @@ _CELL_NAMES = frozenset(
         "jupyter",
         "run_cell",
         "execute_cell",
+        "execute_ipython_cell",
+        "run_ipython",
+        "interpreter",
+        "repl",
+        "tool_code",
+        "py",
+        "python3",
     }
 )
 _TOOLS: Mapping[str, Tool] = {
@@ -41,10 +50,16 @@ _TOOLS: Mapping[str, Tool] = {
     "ask_user": "question",
 }
 _KEYS: Mapping[Tool, tuple[str, ...]] = {
-    "cell": ("code", "python_code", "source", "script", "cell", "input", "query", "__arg1"),
+    "cell": (
+        *("code", "python_code", "source", "source_code", "script", "cell", "python", "command", "cmd", "content"),
+        *("snippet", "program", "input", "query", "__arg1"),
+    ),
     "answer": ("answer", "result", "value", "text", "output", "__arg1"),
     "question": ("question", "text", "message", "query", "__arg1"),
 }
+_NESTED = ("arguments", "args", "kwargs", "parameters", "params", "input", "action_input", "tool_input")
+_NAMES = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name")
+_BESIDE_CODE = frozenset({"code", "thought", "thoughts", "reasoning", "explanation", "plan", "language", "comment"})
 _MISSING = {"cell": "code is missing", "answer": "answer is missing", "question": "question is missing"}
 
 
@@ -75,10 +90,15 @@ def read_call(name: str | None, arguments: object, error: str | None = None) -> 
             " and everything else is called from Python code",
         )
     values = decode(arguments) if isinstance(arguments, str) else arguments
+    if isinstance(values, list) and tool == "cell":
+        values = merged(values)
     if isinstance(values, Mapping):
+        language = _language(values)
+        if tool == "cell" and language and not _PYTHON.fullmatch(language):
+            return Call(tool, problem=f"only Python runs here, and the language of the call is {language!r}")
         text = _text(tool, values)
         return Call(tool, text) if text is not None else Call(tool, problem=_MISSING[tool])
-    raw = _innermost_text(arguments) if isinstance(arguments, str) else ""
+    raw = innermost_text(arguments) if isinstance(arguments, str) else ""
     if tool == "cell" and isinstance(values, str) and looks_like_code(raw):
         return Call(tool, raw)
     if not raw.strip() or not isinstance(values, str):
@@ -91,63 +111,126 @@ def read_call(name: str | None, arguments: object, error: str | None = None) -> 
 _EXAMPLE = {"cell": '{"code": "print(1)"}', "answer": '{"answer": "42"}', "question": '{"question": "Which file?"}'}
 
 
+_PYTHON = re.compile(r"(?:i?python|py)[\d.]*", re.IGNORECASE)
+
+
+def _language(values: Mapping[Any, Any]) -> str:
+    value = values.get("language", values.get("lang"))
+    return value.strip() if isinstance(value, str) else ""
+
+
 def _tool(name: str | None) -> Tool | None:
     if not name:
         return "cell"
-    return _TOOLS.get(name.strip().lower().rsplit(".", 1)[-1].replace("-", "_"))
+    # Servers leave parts of a model's own format in the name: `functions.python:0`, `python<|channel|>commentary`.
+    plain = re.split(r"<\||:\d+$|\(", name.strip())[0].strip().strip("\"'`")
+    plain = re.split(r"[.:/]", plain)[-1].replace("-", "_")
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain).lower()
+    known = _TOOLS.get(snake) or _TOOLS.get(plain.lower())
+    if known is None and {"python", "ipython", "jupyter"} & set(snake.split("_")):
+        return "cell"
+    return known
 
 
-def decode(text: str) -> object:
-    """Decode arguments that came as text: JSON, JSON in JSON, or a Python dict.
+def is_tool(name: object) -> bool:
+    """Whether the name is that of one of the tools."""
+    return isinstance(name, str) and bool(name.strip()) and _tool(name) is not None
+
+
+def call_of_object(value: Mapping[Any, Any]) -> Call:
+    """Read an object that stands for a call: a name and arguments, or the arguments of the Python tool alone."""
+    nested = value.get("function")
+    body = nested if isinstance(nested, Mapping) else value
+    name = next((body[key] for key in _NAMES if isinstance(body.get(key), str)), None)
+    if name is None and "code" in body:
+        return read_call(None, body)
+    arguments = next((body[key] for key in _NESTED if key in body), None)
+    if arguments is None and name is not None:
+        arguments = {key: item for key, item in body.items() if key not in (*_NAMES, "type", "id")}
+    return read_call(name, arguments)
+
+
+def is_call_object(value: Mapping[Any, Any]) -> bool:
+    """Whether an object that is a whole reply is a call, not just data: a known tool, or code that acts."""
+    nested = value.get("function")
+    body = nested if isinstance(nested, Mapping) else value
+    if any(is_tool(body.get(key)) for key in _NAMES):
+        return any(key in body for key in (*_NESTED, "code"))
+    code = body.get("code")
+    return isinstance(code, str) and body.keys() <= _BESIDE_CODE and looks_like_code(code)
+
+
+def calls_of_expression(text: str) -> list[Call]:
+    """Calls of the Python tool that were written as Python: `python(code="…")`, `[run_python("…")]`.
 
     Returns:
-        The value; the text itself where it is none of these.
+        The calls in order; none where the text holds anything else.
     """
-    value: object = text
-    for _ in range(3):
-        if not isinstance(value, str):
-            return value
-        try:
-            value = json.loads(value, strict=False)
-        except (ValueError, RecursionError):
-            break
-    return _python_dict(value) if isinstance(value, str) else value
+    tree = parse(text.strip()) if "(" in text and len(text) < 1_000_000 else None
+    if not isinstance(tree, ast.Module) or not tree.body:
+        return []
+    calls: list[Call] = []
+    for statement in tree.body:
+        found = _in_expression(statement.value) if isinstance(statement, ast.Expr) else []
+        if not found:
+            return []
+        calls += found
+    return calls
 
 
-def _innermost_text(text: str) -> str:
-    """Undo JSON string layers around a text that is no JSON itself."""
-    for _ in range(3):
-        try:
-            value = json.loads(text, strict=False)
-        except (ValueError, RecursionError):
-            return text
-        if not isinstance(value, str):
-            return text
-        text = value
-    return text
+def _in_expression(node: ast.expr) -> list[Call]:
+    if isinstance(node, ast.List | ast.Tuple):
+        parts = [_in_expression(item) for item in node.elts]
+        return [call for part in parts for call in part] if all(parts) else []
+    if not isinstance(node, ast.Call):
+        return []
+    name = _called(node)
+    if name == "print" and len(node.args) == 1 and not node.keywords:
+        return _in_expression(node.args[0])
+    values = [*node.args, *(item.value for item in node.keywords if item.arg in _KEYS["cell"])]
+    # `exec` and `execute` may well be what the code means.
+    if name in {"exec", "execute", "repl", "py"} or _tool(name or "?") != "cell" or len(values) != 1:
+        return []
+    value = values[0]
+    if not isinstance(value, ast.Constant) or not isinstance(value.value, str) or not looks_like_code(value.value):
+        return []
+    return [Call("cell", value.value)]
 
 
-def _python_dict(text: str) -> object:
-    if not text.lstrip().startswith("{") or not parses(text.strip()):
-        return text
-    try:
-        value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text
+def _called(node: ast.Call) -> str | None:
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        owner = function.value.id if isinstance(function.value, ast.Name) else ""
+        return owner if function.attr in {"call", "run"} else function.attr if owner in _OWNERS else None
+    return function.id if isinstance(function, ast.Name) else None
 
 
-def _text(tool: Tool, values: Mapping[Any, Any]) -> str | None:
+_OWNERS = frozenset({"default_api", "functions", "tools", "tool"})
+
+
+def _text(tool: Tool, values: Mapping[Any, Any], depth: int = 0) -> str | None:
+    plain = {str(key).lower(): value for key, value in values.items()}
     for key in _KEYS[tool]:
-        if key not in values:
+        if key not in plain:
             continue
-        value = values[key]
+        value = plain[key]
         if tool == "answer" and value is not None and not isinstance(value, str):
             return json.dumps(value, ensure_ascii=False, default=str)
+        if tool == "cell" and isinstance(value, list) and value and all(isinstance(line, str) for line in value):
+            value = "\n".join(line.rstrip("\n") for line in value)
+        if isinstance(value, Mapping):
+            return _text(tool, value, depth + 1) if depth < _DEEPEST else None
         if not isinstance(value, str) or not value.strip():
             return None
         return _unwrapped(value, tool)
+    for key in _NESTED:
+        inner = decode(plain[key]) if isinstance(plain.get(key), str) else plain.get(key)
+        if isinstance(inner, Mapping) and depth < _DEEPEST:
+            return _text(tool, inner, depth + 1)
     return None
+
+
+_DEEPEST = 3
 
 
 def _unwrapped(text: str, tool: Tool) -> str:
@@ -156,6 +239,10 @@ def _unwrapped(text: str, tool: Tool) -> str:
         inner = decode(text)
         if isinstance(inner, Mapping) and isinstance(inner.get("code"), str):
             return str(inner["code"])
+    if tool == "cell" and text.lstrip().startswith('"'):
+        inner = decode(text)
+        if isinstance(inner, str) and looks_like_code(inner):
+            return inner
     return text
 
 

@@ -14,12 +14,32 @@ from dataclasses import dataclass
 from .preparing import dedent
 from .source import Fault, parse, parses
 
-PYTHON = frozenset({"python", "py", "python2", "python3", "py3", "ipython", "ipython3", "pycon", "tool_code"})
+PYTHON = frozenset(
+    {
+        *("python", "py", "python2", "python3", "py3", "ipython", "ipython3", "pycon", "tool_code", "cpython"),
+        *(
+            "jupyter",
+            "jupyter-python",
+            "ipynb",
+            "pyodide",
+            "run_python",
+            "execute_python",
+            "exec_python",
+            "python-repl",
+        ),
+        *("python_repl", "python_code", "python_exec", "python_interpreter", "code-python", "py-exec"),
+    }
+)
 """Labels of Python, in lower case."""
 
+_UNLABELLED = frozenset({"code", "exec", "execute", "run", "cell", "script", "code_block", "codeblock"})
+"""Labels that name no language."""
+
+_SUFFIXED = re.compile(r"i?py(?:thon)?[23]?[-_](?:repl|console|interactive|session|interpreter|exec|code|run|cell)")
+_VERSIONED = re.compile(r"python[23](\.\d+)*")
 _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<marks>`{3,}|~{3,})(?P<info>.*)")
 _ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])([ \t]+)(?=\S)")
-_QUOTE = re.compile(r" {0,3}> ?")
+_QUOTE = re.compile(r" {0,3}>(?: ?>)* ?")
 _LABEL = re.compile(r"[^\s,:;=\[({]+")
 _MAX_EXTENSIONS = 12
 _MAX_EXTENDED = 100_000
@@ -58,7 +78,9 @@ class Block:
 
 def is_python(label: str) -> bool:
     """Whether a language label means Python: `py`, `Python3`, `python3.12`, `ipython`."""
-    return label in PYTHON or re.fullmatch(r"python[23](\.\d+)*", label) is not None
+    if label in PYTHON or _VERSIONED.fullmatch(label) or _SUFFIXED.fullmatch(label):
+        return True
+    return re.fullmatch(r"[\w./-]+\.py", label) is not None
 
 
 def label_of(info: str) -> str:
@@ -66,8 +88,10 @@ def label_of(info: str) -> str:
     words = info.strip().lstrip("{").lstrip().lstrip(".").rstrip("}").split()
     if words and words[0].rstrip("}") == "code-cell" and len(words) > 1:
         del words[0]
-    match = _LABEL.match(words[0].rstrip("}")) if words else None
-    return match[0].lower() if match else ""
+    match = _LABEL.match(words[0].rstrip("}").lstrip("'\"*_!")) if words else None
+    label = match[0].lower().rstrip("'\"*_!.\\") if match else ""
+    label = re.sub(r"^(?:language|lang)-", "", label)
+    return "" if label in _UNLABELLED else label
 
 
 def opening(line: str, base: int = 0, *, anywhere: bool = False) -> Fence | None:
@@ -106,6 +130,8 @@ class Lines:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.at = 0
+        self.odd_tries = 4
+        """How many blocks in odd places may still be tried: each try parses."""
         self._items: list[int] = []
         self._extensions = _MAX_EXTENSIONS
         self._quotation: tuple[int, list[str]] = (0, [])
@@ -121,17 +147,51 @@ class Lines:
         if fence is None:
             return None
         end, closed = self._end(lines, start + 1, fence)
-        body = "\n".join(_without_indent(text, fence.indent) for text in lines[start + 1 : end])
+        early = self._early_end(lines, start + 1, end, fence) if is_python(fence.label) else None
+        if early is not None:
+            return self._cut_short(lines, start, early, fence, quoted=quoted)
+        body = _body(lines, start + 1, end, fence)
         if not closed:
             body, closed = _close_in_line(body, fence)
         self.at += end - start + (1 if end < len(lines) else 0)
         # The end of a quotation ends a block in it; the end of the reply may be a cut.
-        return Block(fence.label, body, closed or (quoted and self.at < len(self.lines)), quoted)
+        return _labelled(fence.label, body, closed or (quoted and self.at < len(self.lines)), quoted)
 
     def skip(self) -> str:
         """Step over the line at the position."""
         self.at += 1
         return self.lines[self.at - 1]
+
+    def _early_end(self, lines: Sequence[str], start: int, end: int, fence: Fence) -> int | None:
+        """Line before `end` with marks beside other text that ends the block: only where that makes the code parse."""
+        marks = fence.character * fence.length
+        places = [index for index in range(start, end) if marks in lines[index]]
+        if not places or self._extensions <= 0 or self._parses(lines, start, end, fence):
+            return None
+        for index in places:
+            if self._extensions <= 0:
+                break
+            head, _, tail = lines[index].partition(marks)
+            if head.strip() and tail.strip():
+                continue
+            self._extensions -= 1
+            if self._parses([*lines[:index], head], start, index + 1, fence):
+                return index
+        return None
+
+    def _cut_short(self, lines: Sequence[str], start: int, at: int, fence: Fence, *, quoted: bool) -> Block:
+        """End a block at a line with marks and text; what follows the marks is read on."""
+        head, _, tail = lines[at].partition(fence.character * fence.length)
+        body = _body([*lines[:at], head], start + 1, at + 1, fence)
+        self.at += at - start + 1
+        if is_python(label_of(tail)) and not head.strip():
+            # The next block begins where the end of this one was forgotten.
+            self.at -= 1
+        return _labelled(fence.label, body.rstrip("\n"), True, quoted)
+
+    def _parses(self, lines: Sequence[str], start: int, end: int, fence: Fence) -> bool:
+        code = _body(lines, start, end, fence)
+        return len(code) <= _MAX_EXTENDED and parses(dedent(code))
 
     def _quoted_lines(self) -> tuple[list[str], int]:
         """Lines of the quotation around the position, without their marks, and the position among them."""
@@ -179,6 +239,18 @@ class Lines:
             self._extensions -= 1
             end = _next_close(lines, end + 1, fence)
         return first, True
+
+
+def _body(lines: Sequence[str], start: int, end: int, fence: Fence) -> str:
+    return "\n".join(_without_indent(text, fence.indent) for text in lines[start:end])
+
+
+def _labelled(label: str, body: str, closed: bool, quoted: bool) -> Block:
+    """A block; one without a label may have it on its first line."""
+    first, _, rest = body.lstrip("\n").partition("\n")
+    if not label and rest.strip() and is_python(first.strip().lower()) and parses(dedent(rest)):
+        label, body = "python", rest
+    return Block(label, body, closed, quoted)
 
 
 def _next_close(lines: Sequence[str], start: int, fence: Fence) -> int | None:

@@ -28,30 +28,42 @@ _SPACES = dict.fromkeys(
     " ",
 )
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), "")
-_QUOTES = dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f\u2033"), '"') | dict.fromkeys(
-    map(ord, "\u2018\u2019\u201a\u201b\u2032"), "'"
-)
+_DOUBLE = dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f\u2033\uff02\u00ab\u00bb"), '"')
+_SINGLE = dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b\u2032\uff07\u00b4"), "'")
+_SIGNS: dict[int, str] = {
+    **{0xFF01 + offset: chr(0x21 + offset) for offset in range(94)},
+    **dict(zip(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\u00d7\u00f7"), "------*/", strict=True)),
+    **str.maketrans({"\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "\u3001": ",", "\u3010": "[", "\u3011": "]"}),
+}
+"""Full-width and typographic forms of the signs that Python has."""
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "", '"': '"', "'": "'", "\\": "\\"}
 _DISPLAY_MAGIC = re.compile(r"^[ \t]*%matplotlib\b[^\n]*(?:\n|\Z)", re.MULTILINE)
 _PROMPT = re.compile(r"(?:>>>|\.\.\.)(?: |$)")
+_NUMBERED = re.compile(r"(?:In ?\[\d*\]:|[ \t]+\.{3,}:) ?")
+_MARKED = re.compile(r"(?:In ?\[\d*\]|Out ?\[\d*\]):")
 
 
 def prepare_code(text: str) -> str:
     """Make a code body that a reply carried into source that can run.
 
     In this order: line ends are normalised; the common indent goes; then, for text that still does not parse, a
-    transcript loses its prompts and output, `%matplotlib` lines are dropped, odd spaces, invisible characters and
-    typographic quotes outside strings become plain ones, HTML entities and a body with literal backslash-n are
-    unescaped.
+    transcript loses its prompts and output, `%matplotlib` lines are dropped, odd spaces, invisible characters,
+    typographic quotes and full-width signs outside strings become plain ones, HTML entities and a body with literal
+    backslash-n are unescaped.
 
     Returns:
         Source without blank lines around it. Where no repair makes it parse, the dedented text, so that the
         SyntaxError is about what the model wrote.
     """
     code = dedent(text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff"))
-    if len(code) > _MAX_REPAIR or parses(code):
+    if len(code) > _MAX_REPAIR:
+        return code
+    if _MARKED.match(code):
+        # `In [1]: x = 1` is an annotated assignment to the parser.
+        code = _without_prompts(code)
+    if parses(code):
         return code
     code = _DISPLAY_MAGIC.sub("", _without_prompts(code)).strip("\n")
     for candidate in _candidates(code):
@@ -94,27 +106,30 @@ def _shared(left: str, right: str) -> str:
 
 
 def _candidates(code: str) -> Iterator[str]:
-    for unescape in (_same, _unescape_entities):
-        text = unescape(code)
-        if unescape is not _same and text == code:
-            continue
+    once = _unescape_entities(code)
+    for text in dict.fromkeys((code, once, _unescape_entities(once))):
         yield text
         plain = _outside_literals(text, _plain_characters)
         if plain != text:
             yield plain
-        straight = plain.translate(_QUOTES)
-        if straight != plain:
-            yield _outside_literals(plain, lambda part: part.translate(_QUOTES))
-            yield straight
+        straight = plain
+        # One kind of quote after the other: an apostrophe within “…” is part of the string.
+        for quotes in (_DOUBLE, _SINGLE):
+            if straight.translate(quotes) != straight:
+                straight = _outside_literals(straight, lambda part, table=quotes: part.translate(table))  # type: ignore[misc]
+                yield straight
+        signs = _outside_literals(straight, lambda part: part.translate(_SIGNS))
+        if signs != straight:
+            yield signs
+        everywhere = plain.translate(_DOUBLE | _SINGLE)
+        if everywhere != straight:
+            yield everywhere
+            yield _outside_literals(everywhere, lambda part: part.translate(_SIGNS))
         if "\\n" in text:
             yield _outside_literals(text, _newlines)
             yield _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[0]), text)
         elif '\\"' in text:
             yield text.replace('\\"', '"')
-
-
-def _same(code: str) -> str:
-    return code
 
 
 def _unescape_entities(code: str) -> str:
@@ -145,6 +160,8 @@ def _outside_literals(code: str, change: Callable[[str], str]) -> str:
 def _without_prompts(code: str) -> str:
     """Turn an interactive transcript into its input lines; any other text stays as it is."""
     lines = code.split("\n")
-    if not lines or not lines[0].startswith(">>>"):
+    if _MARKED.match(lines[0]):
+        return "\n".join(_NUMBERED.sub("", line, count=1) for line in lines if _NUMBERED.match(line))
+    if not lines[0].startswith(">>>"):
         return code
     return "\n".join(line[4:] for line in lines if _PROMPT.match(line))

@@ -12,20 +12,27 @@ from langchain_core.messages import AIMessage
 
 from actloop.state import Action
 
-from .calls import Call, read_call
-from .fences import Block, Lines
+from .calls import Call, calls_of_expression
+from .fences import Block, Lines, is_python
+from .harmony import read_harmony
 from .preparing import prepare_code
 from .replies import Reply, read_message
 from .source import is_blank, looks_like_code, parses
+from .stray import clean_text
 from .tags import Tagged, TagReader
 from .thinking import without_thinking
+from .wholes import read_whole
 
-_QUESTION = re.compile(r"^[ \t]*(?:\*\*)?QUESTION:(?:\*\*)?[ \t]*", re.MULTILINE)
+_QUESTION = re.compile(r"^[ \t]*(?:\*\*)?(?:QUESTION|提问)(?:\*\*)?[:：](?:\*\*)?[ \t]*", re.MULTILINE)
 _ANSWER = re.compile(
-    r"^[ \t]*(?:#{1,6}[ \t]+|\*\*|__)?(?:FINAL ANSWER|[Ff]inal [Aa]nswer)(?:\*\*|__)?:(?:\*\*|__)?[ \t]*", re.MULTILINE
+    r"^[ \t]*(?:#{1,6}[ \t]+)?(?:\*\*|__)?(?:FINAL[ _]ANSWER|[Ff]inal [Aa]nswer|最终答案|最终回答|最後答案)"
+    r"(?:(?:\*\*|__)?[ \t]*[:：](?:\*\*|__)?[ \t]*)"
+    r"|^#{1,6}[ \t]+(?:FINAL ANSWER|[Ff]inal [Aa]nswer|最终答案)[ \t]*$",
+    re.MULTILINE,
 )
-
+_TAGGED_ANSWER = re.compile(r"<(answer|final_answer|solution)>", re.IGNORECASE)
 _MAX_UNLABELLED = 100
+_MAX_ODD = 20_000
 _TRUNCATED = "The reply was cut off at the token limit before it was complete; nothing of it ran. Send a shorter one."
 _NO_CODE = (
     "The reply holds {count} blocks without a language, so it is not clear which of them should run;"
@@ -73,7 +80,7 @@ def parse_reply(reply: AIMessage | str, finish_reason: str | None = None) -> Act
         `unusable` with the reason in words that the model can act on.
     """
     read = read_message(reply, finish_reason)
-    text, open_thinking = without_thinking(read.text)
+    text, open_thinking = without_thinking(read_harmony(clean_text(read.text)))
     if read.refusal is not None or read.end == "refused":
         words = read.refusal or text.strip()
         return _unusable("refused", f"The model refused or was filtered: {words or 'no reason given'}", words)
@@ -87,9 +94,15 @@ def parse_reply(reply: AIMessage | str, finish_reason: str | None = None) -> Act
             return _unusable("truncated", _TRUNCATED)
         return _unusable("empty", _EMPTY["thinking" if open_thinking or read.text.strip() else "reply"])
     parts = _take_apart(text)
-    if not parts.blocks and not parts.calls:
-        parts = _take_apart(text, anywhere=True)
+    if not parts.calls and not any(block.label for block in parts.blocks) and _choose(parts.blocks) == ([], ""):
+        parts = _again(text, parts)
     return _from_text(read, text, parts)
+
+
+def _again(text: str, parts: Parts) -> Parts:
+    """Look for blocks in odd places, where the rules find none; the first look counts where the second finds none."""
+    odd = _take_apart(text, anywhere=True)
+    return odd if odd.calls or _choose(odd.blocks)[0] else parts
 
 
 def _from_text(read: Reply, text: str, parts: Parts) -> Action:
@@ -106,6 +119,9 @@ def _from_text(read: Reply, text: str, parts: Parts) -> Action:
         return _unusable("no_code", problem, words)
     if chosen:
         return _cell([block.body for block in chosen], words)
+    calls = [] if cut else read_whole(text, parts.blocks, words)
+    if calls:
+        return _from_calls(calls, "" if not parts.blocks else words)
     return _words(text, "\n".join(parts.prose))
 
 
@@ -119,7 +135,7 @@ def _take_apart(text: str, *, anywhere: bool = False) -> Parts:
         offsets.append(offsets[-1] + len(line) + 1)
     while lines.at < len(lines.lines):
         start = lines.at
-        block = lines.take_block(anywhere=anywhere) or (_one_line(lines) if anywhere else None)
+        block = lines.take_block(anywhere=anywhere) or (_odd_block(lines) if anywhere else None)
         if block is not None:
             parts.blocks.append(block)
             parts.words.append((block, "\n".join(lines.lines[start : lines.at])))
@@ -158,28 +174,48 @@ def _resume_in_line(lines: Lines, tags: TagReader, parts: Parts, text: str, posi
 
 
 def _add_tagged(parts: Parts, tagged: Tagged) -> None:
-    if tagged.call is None:
-        inner = _fenced(tagged.body)
-        parts.blocks.append(Block("python", tagged.body if inner is None else inner, tagged.closed))
+    if tagged.calls:
+        parts.calls += [(call, tagged.closed) for call in tagged.calls]
         return
-    call = tagged.call
-    if isinstance(call, str):
-        parts.calls.append((Call("cell", problem="the call between the tags is not a JSON object"), tagged.closed))
-        return
-    nested = call.get("function")
-    body = nested if isinstance(nested, dict) else call
-    name = body.get("name")
-    arguments = next((body[key] for key in ("arguments", "args", "parameters", "input") if key in body), None)
-    parts.calls.append((read_call(name if isinstance(name, str) else None, arguments), tagged.closed))
+    inner = _fenced(tagged.body)
+    parts.blocks.append(Block(tagged.label, tagged.body if inner is None else inner, tagged.closed))
 
 
-def _one_line(lines: Lines) -> Block | None:
-    """A block squeezed into one line: ```` ```python print(1)``` ````."""
-    match = re.fullmatch(r"\s*(`{3,})(python3?|py)\s+([^`]+?)\s*\1\s*", lines.lines[lines.at], re.IGNORECASE)
-    if match is None or not parses(match[3]):
+_SQUEEZED = re.compile(r"\s*(`{3,})(python3?|py|)\s*([^`]+?)\s*\1\s*", re.IGNORECASE)
+_BEHIND_WORDS = re.compile(r"(`{3,})([^\s`]+)[ \t]*")
+_QUOTES = re.compile(r"[ \t]*(\'\'\'|\"\"\")([\w.]+)[ \t]*")
+
+
+def _odd_block(lines: Lines) -> Block | None:
+    """A block in a form that is no Markdown, looked for where the reply holds no other.
+
+    In one line, ```` ```python print(1)``` ````; begun behind words, ```` So: ```python ````; or between the quotes of
+    Python in place of backticks.
+    """
+    line = lines.lines[lines.at]
+    squeezed = _SQUEEZED.fullmatch(line) if "```" in line else None
+    if squeezed is not None and looks_like_code(squeezed[3]):
+        lines.skip()
+        return Block("python", squeezed[3])
+    at = line.find("```")
+    words = _BEHIND_WORDS.fullmatch(line, at) if at > 0 else None
+    quotes = _QUOTES.fullmatch(line)
+    if words is not None and is_python(words[2].lower()):
+        marks = words[1]
+    elif quotes is not None and is_python(quotes[2].lower()):
+        marks = quotes[1]
+    else:
         return None
-    lines.skip()
-    return Block("python", match[3])
+    if lines.odd_tries <= 0:
+        return None
+    lines.odd_tries -= 1
+    inside = lines.lines[lines.at + 1 :]
+    end = next((index for index, other in enumerate(inside) if other.strip() == marks), None)
+    body = "\n".join(inside if end is None else inside[:end])
+    if len(body) > _MAX_ODD or not parses(prepare_code(body)):
+        return None
+    lines.at += len(inside) + 1 if end is None else end + 2
+    return Block("python", body, closed=end is not None)
 
 
 def _choose(blocks: list[Block]) -> tuple[list[Block], str]:
@@ -202,7 +238,7 @@ def _choose(blocks: list[Block]) -> tuple[list[Block], str]:
 
 
 def _cell(bodies: list[str], words: str) -> Action:
-    pieces = [prepare_code(body) for body in bodies]
+    pieces = [_called_code(prepare_code(body)) for body in bodies]
     code = "\n".join(piece for piece in pieces if not is_blank(piece))
     if is_blank(code):
         return _unusable("empty", _EMPTY["block"], words)
@@ -211,6 +247,12 @@ def _cell(bodies: list[str], words: str) -> Action:
         whole = prepare_code("\n".join(bodies))
         code = whole if parses(whole) else code
     return Action(kind="cell", code=code, text=words)
+
+
+def _called_code(code: str) -> str:
+    """The code inside of a body that does nothing but call the Python tool: `python(code="…")`."""
+    calls = calls_of_expression(code)
+    return "\n".join(call.text for call in calls) if calls else code
 
 
 def _from_calls(calls: list[Call], words: str) -> Action:
@@ -263,7 +305,10 @@ def _words(text: str, prose: str) -> Action:
         if not answer:
             return _unusable("empty", "The final answer is empty; state it.")
         return Action(kind="answer", text=answer)
-    return Action(kind="answer", text=text.strip())
+    tagged = _TAGGED_ANSWER.search(text)
+    end = text.rfind(f"</{tagged[1]}>") if tagged else -1
+    inside = text[tagged.end() : end].strip() if tagged and end > 0 else ""
+    return Action(kind="answer", text=inside or text.strip())
 
 
 def _after(text: str, prose: str, marker: re.Match[str]) -> str:

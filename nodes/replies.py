@@ -9,11 +9,14 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from .calls import Call, read_call
+from .calls import Call, call_of_object, read_call
 
 End: TypeAlias = Literal["stop", "length", "refused"]
 
-_LENGTH = ("length", "max_tokens", "max_output_tokens", "incomplete", "model_context_window_exceeded")
+_LENGTH = (
+    *("length", "max_tokens", "max_output_tokens", "max_length", "model_length", "token_limit", "incomplete"),
+    "model_context_window_exceeded",
+)
 _REFUSED = (
     "content_filter",
     "refusal",
@@ -22,6 +25,9 @@ _REFUSED = (
     "blocklist",
     "prohibited_content",
     "guardrail_intervened",
+    "spii",
+    "image_safety",
+    "sensitive",
 )
 _TEXT_TYPES = frozenset({"text", "output_text", "text_delta"})
 
@@ -79,8 +85,8 @@ def _texts(content: Any) -> Iterator[str]:
     for block in content if isinstance(content, list) else ():
         if isinstance(block, str):
             yield block
-        elif isinstance(block, Mapping) and block.get("type") in _TEXT_TYPES and isinstance(block.get("text"), str):
-            yield block["text"]
+        elif isinstance(block, Mapping) and block.get("type", "text") in _TEXT_TYPES and not block.get("thought"):
+            yield block["text"] if isinstance(block.get("text"), str) else ""
 
 
 def _refusal_block(content: Any) -> object:
@@ -94,7 +100,10 @@ def _calls(message: BaseMessage, content: Any) -> Iterator[Call]:
     valid = getattr(message, "tool_calls", None) or []
     invalid = getattr(message, "invalid_tool_calls", None) or []
     for call in valid:
-        yield read_call(call.get("name"), call.get("args"))
+        if str(call.get("name")).endswith("multi_tool_use.parallel"):
+            yield from _parallel(call.get("args"))
+        else:
+            yield read_call(call.get("name"), call.get("args"))
     for call in invalid:
         yield read_call(call.get("name"), call.get("args"), call.get("error"))
     if valid or invalid:
@@ -108,6 +117,15 @@ def _calls(message: BaseMessage, content: Any) -> Iterator[Call]:
         yield read_call(_name(older.get("name")), older.get("arguments"))
 
 
+def _parallel(arguments: object) -> Iterator[Call]:
+    """Calls in a call: OpenAI's models write their internal form of several calls at once."""
+    uses = arguments.get("tool_uses") if isinstance(arguments, Mapping) else None
+    calls = [use for use in uses if isinstance(use, Mapping)] if isinstance(uses, list) else []
+    yield from (call_of_object(use) for use in calls)
+    if not calls:
+        yield Call("cell", problem="code is missing")
+
+
 def _name(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -116,7 +134,7 @@ def _finish_reason(metadata: Mapping[str, Any]) -> str | None:
     details = metadata.get("incomplete_details")
     if isinstance(details, Mapping) and details.get("reason"):
         return str(details["reason"])
-    for key in ("finish_reason", "stop_reason", "done_reason", "status"):
+    for key in ("finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason", "status"):
         if metadata.get(key):
             return str(metadata[key])
     return None

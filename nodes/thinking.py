@@ -10,13 +10,20 @@ import re
 
 from .fences import Fence, closes, opening
 
-_NAMES = "think|thinking|thought|thoughts|reasoning|reflection|scratchpad"
+_NAMES = (
+    r"(?:[\w.]+[:-])?(?:(?:ant|inner|chain_of|my|deep|slow)?[_-]?(?:think|thinking|thoughts?|monologue|reasoning)"
+    r"(?:_process|_content|_step)?|reflection|scratchpad|rationale|analysis|cot|思考|思考过程)"
+)
+_TOKENS = r"<\|(?:{0})(?:_of)?_(?:think|thinking|thought|reasoning)\|>"
 _OPEN = re.compile(
-    rf"<(?P<name>{_NAMES})(?:\s[^<>\n]*)?>|\[THINK\]|◁think▷|<\|channel\|>\s*analysis\s*<\|message\|>",
-    re.IGNORECASE,
+    rf"<(?P<name>{_NAMES})(?:\s[^<>\n]*)?>|\[THINK\]|◁think▷|{_TOKENS.format('begin|start')}"
+    r"|^Thinking\.\.\.[ \t]*$|^Here is my thought process:",
+    re.IGNORECASE | re.MULTILINE,
 )
 _CLOSE = re.compile(
-    rf"</(?:{_NAMES})\s*>|\[/THINK\]|◁/think▷|<\|end\|>|<\|channel\|>\s*final\s*<\|message\|>", re.IGNORECASE
+    rf"</(?:{_NAMES})\s*>|\[/THINK\]|◁/think▷|{_TOKENS.format('end')}"
+    r"|^\.\.\.done thinking\.|^Here is my response:",
+    re.IGNORECASE | re.MULTILINE,
 )
 _INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)[^`\n]+(?<!`)\1(?!`)")
 
@@ -66,13 +73,14 @@ def _visible(line: str, thinking: bool) -> tuple[str | None, bool, bool]:
     orphan = False
     parts: list[str] = []
     position = 0
-    masked = _INLINE_CODE.sub(lambda match: " " * len(match[0]), line)
+    masked = _masked(line, 0)
     while True:
         if thinking:
             close = _CLOSE.search(line, position)
             if close is None:
                 break
             position, thinking = close.end(), False
+            masked = _masked(line, position)
             continue
         found = _OPEN.search(masked, position)
         stray = _CLOSE.search(masked, position, found.start() if found else len(line))
@@ -86,3 +94,8 @@ def _visible(line: str, thinking: bool) -> tuple[str | None, bool, bool]:
     shown = "".join(parts)
     hidden = (started_inside or orphan or thinking) and not shown.strip()
     return (None if hidden else shown), thinking, orphan
+
+
+def _masked(line: str, start: int) -> str:
+    """The line with inline code behind `start` blanked."""
+    return line[:start] + _INLINE_CODE.sub(lambda match: " " * len(match[0]), line[start:])
