@@ -90,7 +90,7 @@ def create_agent(
     image: str | None = None,
     limits: Limits | None = None,
     policy: Profile | Policy = "standard",
-    action_format: ActionFormat | Literal["auto"] = "auto",
+    action_format: ActionFormat = "auto",
     language: Literal["en", "zh", "auto"] = "auto",
     prompt: Literal["full", "short", "auto"] = "auto",
     context_tokens: int | None = None,
@@ -129,8 +129,9 @@ def create_agent(
         image: image of the sandbox; by default the one that `actloop image build` makes.
         limits: of each box.
         policy: of the safety check: `open`, `standard`, `strict`, or a `Policy` that switches single rules.
-        action_format: how the model sends code: in a `fenced` block, or by a `tool` call. `auto` is fenced, which every
-            model can do and which needs no quoting; replies in either form are read whatever is asked for.
+        action_format: how the model sends code: in a `fenced` block, or by a `tool` call. `auto` is a tool call where
+            the model's profile says that it calls tools, until calls come that cannot be used; else fenced, which every
+            model can do and which needs no quoting. Replies in either form are read whatever is asked for.
         language: of the prompt: `en`, `zh`, or `auto` for that of the task.
         prompt: its form: `full`, `short`, or `auto`, which is short for models whose name says that they have 8 billion
             parameters or fewer.
@@ -221,7 +222,7 @@ def create_agent(
         max_turns=max_turns,
         max_repairs=max_repairs,
         secrets=tuple(secrets),
-        action_format="fenced" if action_format == "auto" else action_format,
+        action_format=action_format,
         language=language,
         coder=writer,
         repairer=mender,

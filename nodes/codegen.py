@@ -6,6 +6,7 @@ from langgraph.types import Command
 
 from actloop.state import Action, State
 
+from .action_format import count_bad_call
 from .answering import conclude
 from .context import Context
 from .grounding import backed, evidence_of
@@ -45,7 +46,7 @@ def codegen(state: State, *, context: Context) -> Next:
         return _answer(state, action, run, context)
     if action.kind == "question":
         return end("needs_input", f"The model asks: {action.text}", run, answer=action.text, action=action.model_dump())
-    return _unusable(state, action, run)
+    return _unusable(state, action, run, context)
 
 
 def _cell(action: Action, run: Run, context: Context) -> Next:
@@ -84,10 +85,11 @@ def _answer(state: State, action: Action, run: Run, context: Context) -> Next:
     return conclude(state, run, context, action.text, None, back, doubt, action=action.model_dump())
 
 
-def _unusable(state: State, action: Action, run: Run) -> Next:
+def _unusable(state: State, action: Action, run: Run, context: Context) -> Next:
     if action.problem == "refused":
         return end("refused", f"The model declined the task: {action.text or action.reason}", run)
     run["nudges"] += 1
+    reason = count_bad_call(context, run, action.reason) if action.problem == "bad_call" else action.reason
     if action.problem == "truncated":
         run["truncated"] += 1
         if run["truncated"] > MAX_TRUNCATED:
@@ -96,4 +98,4 @@ def _unusable(state: State, action: Action, run: Run) -> Next:
         empty = action.problem == "empty"
         what = "answered nothing" if empty else f"gave no usable reply ({action.reason.rstrip('.')})"
         return end("stuck", f"The model {what}, {run['nudges']} times in a row; try another model.", run)
-    return Command(goto="reason", update=nudge(state, run, action.reason))
+    return Command(goto="reason", update=nudge(state, run, reason))

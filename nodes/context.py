@@ -20,7 +20,7 @@ from actloop.state import Artifact, State
 from .answer_schema import AnswerSchema
 from .policy import Policy, Profile
 
-ActionFormat: TypeAlias = Literal["fenced", "tool"]
+ActionFormat: TypeAlias = Literal["fenced", "tool", "auto"]
 
 
 class Sessions(Protocol):
@@ -73,7 +73,7 @@ class Context:
     max_repairs: int = 3
     secrets: Sequence[str] = ()
     action_format: ActionFormat = "fenced"
-    """How the model is asked to send code; a reply in the other form is read as well."""
+    """How the model is asked to send code; a reply in the other form is read as well. `auto`: see `action_format`."""
     functions: Sequence[HostFunction] = ()
     """Functions of the host that cells may call."""
     language: Literal["en", "zh", "auto"] = "auto"

@@ -53,6 +53,8 @@ class Run(TypedDict):
     """Failures in a row."""
     nudges: int
     """Replies in a row that could not be used."""
+    bad_calls: int
+    """Tool calls that could not be used."""
     truncated: int
     """Replies that the token limit cut off."""
     denials: int
@@ -92,6 +94,7 @@ def new_run(needs_code: bool, before: Usage | None = None) -> Run:
         turns=0,
         repairs=0,
         nudges=0,
+        bad_calls=0,
         truncated=0,
         denials=0,
         doubted=False,

@@ -14,6 +14,7 @@ from langgraph.types import Command
 from actloop.errors import ModelError, ModelRequestRefused, SandboxError
 from actloop.state import State, Status
 
+from .action_format import format_now, gave_up_calls, with_ids, without_calls
 from .asking import aask, add_usage, ask
 from .context import Context
 from .fitting import IMAGE_TOKENS, ceiling_of, count_tokens, fit
@@ -80,13 +81,14 @@ def prepare(
     spent = over_budget(context, run)
     if spent:
         return end("budget_exceeded", f"The run stopped before its next request: {spent}.", run, **_without_run(update))
-    model, part = _asked(context, role)
+    model, part = _asked(context, role, run)
     which = (language_of(state.get("goal") or "", context.language), form_of(model, context.prompt), part)
     try:
         system = SystemMessage(system_prompt(context, *which))
     except SandboxError as error:
         return end("sandbox_error", str(error), run, **_without_run(update))
     history = answered([*(state.get("messages") or []), *(update.get("messages") or [])])
+    history = without_calls(history) if gave_up_calls(context, run, model) else history
     held = _situation(state, update, context)
     live = list(update.get("names", state.get("names")) or [])
     run["prompt"] = prompt_name(*which)
@@ -109,13 +111,14 @@ def _situation(state: State, update: dict[str, Any], context: Context) -> str:
     return situation(state.get("messages") or [], names, files, context.secrets)
 
 
-def _asked(context: Context, role: Role) -> tuple[BaseChatModel, Part]:
+def _asked(context: Context, role: Role, run: Run) -> tuple[BaseChatModel, Part]:
     """The model of a role, and what it is asked for."""
     if role == "coder" and context.coder is not None:
         return context.coder, "coder"
-    if role == "repair":
-        return context.repairer or context.coder or context.model, context.action_format
-    return context.model, context.action_format if context.coder is None else "plan"
+    model = (context.repairer or context.coder or context.model) if role == "repair" else context.model
+    if role != "repair" and context.coder is not None:
+        return model, "plan"
+    return model, format_now(context, run, model)
 
 
 def ask_model(turn: Turn | Next, context: Context, config: RunnableConfig) -> Next:
@@ -171,7 +174,7 @@ def accept(turn: Turn, reply: AIMessage, context: Context) -> Next:
     """Put the reply into the state and hand it to `codegen`."""
     used = spent_on(reply, turn.prompt, context.prices, name_of(turn.model))
     run: Run = {**turn.run, "planned": turn.part == "plan", "usage": add_usage(turn.run["usage"], used)}
-    messages = [*(turn.update.get("messages") or []), plain_reply(reply)]
+    messages = [*(turn.update.get("messages") or []), plain_reply(with_ids(reply))]
     return Command(goto="codegen", update={**turn.update, "messages": messages, "run": run})
 
 
