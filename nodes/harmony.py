@@ -17,7 +17,8 @@ def read_harmony(text: str) -> str:
         text: a reply; any that has no channels comes back as it is.
     """
     messages = list(_MESSAGE.finditer(text))
-    if not messages:
+    if not messages or not text.lstrip().startswith("<|"):
+        # Elsewhere the signs are words, or stand in code.
         return text
     parts = [_between(text[: messages[0].start()])]
     ends = [message.start() for message in messages[1:]] + [len(text)]

@@ -38,7 +38,7 @@ def clean_text(text: str) -> str:
         text = _ODD_INDENT.sub("", text)
     if "｀" in text or "\\`" in text or "´" in text:
         text = _ODD_FENCE.sub(r"\1```", text)
-    if "[/" in text or "<|" in text:
+    if ("[/" in text or "<|" in text) and "```" not in text:
         for opened, closed in _PAIRS:
             if opened.search(text):
                 text = closed.sub("</python>", opened.sub("<python>", text))

@@ -346,3 +346,9 @@ def test_a_question_may_be_marked_in_chinese() -> None:
 @pytest.mark.parametrize("reply", ["Use `print(1)` to see it.", "Use ```print(1)``` for it.", "I'm sorry, I can't."])
 def test_prose_with_code_in_it_is_an_answer(reply: str) -> None:
     assert parse_reply(reply).kind == "answer"
+
+
+@pytest.mark.parametrize("sign", ["[PYTHON]\na\n[/PYTHON]", "<|channel|>analysis<|message|>", "<|action_start|>"])
+def test_signs_of_a_format_inside_code_are_text(sign: str) -> None:
+    code = f's = """\n{sign}\n"""'
+    assert cell(fenced(code)) == code
