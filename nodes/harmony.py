@@ -17,8 +17,7 @@ def read_harmony(text: str) -> str:
         text: a reply; any that has no channels comes back as it is.
     """
     messages = list(_MESSAGE.finditer(text))
-    if not messages or not text.lstrip().startswith("<|"):
-        # Elsewhere the signs are words, or stand in code.
+    if not messages or not _begins_a_message(text, messages[0].start()):
         return text
     parts = [_between(text[: messages[0].start()])]
     ends = [message.start() for message in messages[1:]] + [len(text)]
@@ -37,6 +36,14 @@ def read_harmony(text: str) -> str:
             parts.append("\n<think>")
         parts.append(_between(text[stop.start() : next_start]) if stop else "")
     return "".join(parts)
+
+
+def _begins_a_message(text: str, place: int) -> bool:
+    """Whether a sign stands where a message begins; elsewhere it is a word, or stands in a block of code."""
+    before = text[:place]
+    line = before.rpartition("\n")[2].strip()
+    blocks = sum(part.lstrip().startswith(("```", "~~~")) for part in before.splitlines())
+    return (not line or line.startswith("<|")) and blocks % 2 == 0
 
 
 def _between(text: str) -> str:
