@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableLambda
@@ -255,7 +256,12 @@ def _snapshot_store(
     if snapshots is False:
         return None
     if snapshots is None and isinstance(checkpointer, InMemorySaver):
-        folder = tempfile.mkdtemp(prefix="actloop-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        if checkpointer not in _FOLDERS:
+            _FOLDERS[checkpointer] = tempfile.mkdtemp(prefix="actloop-")
+            atexit.register(shutil.rmtree, _FOLDERS[checkpointer], ignore_errors=True)
+        return _FOLDERS[checkpointer]
     return str(snapshots or settings.snapshot_store)
+
+
+_FOLDERS: WeakKeyDictionary[InMemorySaver, str] = WeakKeyDictionary()
+"""Snapshots of threads that are kept in memory: agents that share the saver share them."""

@@ -11,6 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
 from actloop.errors import SessionBusy
@@ -53,6 +54,8 @@ def strangers(value: Any, path: str = "state") -> list[str]:
     """Where a value holds anything but plain data and messages."""
     if value is None or type(value) in (str, int, float, bool):
         return []
+    if isinstance(value, _DeltaSnapshot):
+        return strangers(value.value, path)
     if isinstance(value, BaseMessage):
         return strangers(value.model_dump(), f"{path}.{type(value).__name__}")
     if type(value) is list:

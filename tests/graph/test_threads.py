@@ -483,7 +483,8 @@ BRANCHES = {
 def follow(messages: list[BaseMessage]) -> Reply:
     """Send the cell that the last task names, and then an answer."""
     last = messages[-1]
-    return BRANCHES[str(last.text).split()[-1]] if "actloop" not in last.additional_kwargs else "FINAL ANSWER: done"
+    task = str(last.text).partition("<workspace>")[0]
+    return BRANCHES[task.split()[-1]] if "actloop" not in last.additional_kwargs else "FINAL ANSWER: done"
 
 
 def looked(agent: Agent, thread: str) -> str:
