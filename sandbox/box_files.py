@@ -15,7 +15,9 @@ import stat
 from typing import Any
 
 MAX_LISTED = 4096
-"""Files listed at most."""
+"""Files listed at most, and kept in a snapshot."""
+MAX_LINKS = 1024
+"""Symbolic links of a snapshot."""
 MAX_DEPTH = 24
 """Parts that a path may have: folders below each other, and the file."""
 OWN = ".actloop"

@@ -17,7 +17,7 @@ import selectors
 import time
 from typing import Any
 
-from .box_files import Stamp, Workspace, stays_inside
+from .box_files import MAX_LINKS, Stamp, Workspace, stays_inside
 from .box_host import Host
 from .box_interpreters import Interpreter, Interpreters, sockets
 from .box_wire import Channel, Message
@@ -28,9 +28,6 @@ UNDER_WAY = 4 << 20
 """Bytes sent to the host that it has not confirmed yet, above which the writers wait."""
 MAX_WRITERS = 4
 """Snapshots that are written at the same time; with more the next cell waits for one of them."""
-
-MAX_LINKS = 1024
-"""Symbolic links of a snapshot."""
 
 
 class Writer(Interpreter):

@@ -19,15 +19,13 @@ from typing import Any
 from .box_carried import carried
 from .box_files import open_file
 from .box_memory import SESSION_UNIT, Memory
-from .box_wire import Channel
+from .box_wire import CHUNK, Channel
 
 try:
     from _blake2 import blake2b
 except ImportError:
     from hashlib import blake2b
 
-CHUNK = 1 << 20
-"""Bytes of a chunk."""
 BATCH = 8
 """Chunks of a file that are in memory at a time."""
 CPU_S = 20.0

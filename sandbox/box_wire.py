@@ -25,6 +25,8 @@ encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().raw_decode
 """Without the checks that `json.loads` makes by way of builtins, which user code may have replaced."""
 _HEAD = struct.Struct("!IB")
+CHUNK = 1 << 20
+"""Bytes of a chunk of a snapshot at most."""
 READ = 1 << 16
 """Bytes read at once: no more than a pipe holds, and little enough that the room for it needs no pages of its own."""
 _ROOM_FOR_FDS = socket.CMSG_SPACE(4 * 8)

@@ -18,13 +18,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from actloop.errors import SnapshotRefused
 from actloop.protocols import Record
 
+from .box_files import MAX_LINKS as MAX_LINKS
+from .box_files import MAX_LISTED
+from .box_wire import CHUNK as CHUNK
 from .snapshot_paths import check_path, check_target, check_tree
 
-CHUNK = 1 << 20
-"""Size of a chunk at most, in bytes."""
-MAX_FILES = 4096
+MAX_FILES = MAX_LISTED
 """Files of a snapshot at most; the same for empty folders and for files that are left out."""
-MAX_LINKS = 1024
 MAX_NAMES = 5000
 """Variables at most; the same for variables that are left out."""
 MAX_NOTES = 100

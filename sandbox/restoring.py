@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from actloop.errors import FileRefused
 from actloop.protocols import Restored
 
+from .box_memory import SESSION_UNIT
 from .box_wire import Message
 from .manifest import Manifest, Unit
 from .snapshots import Snapshots
@@ -14,8 +15,6 @@ from .transfer import PART, part
 
 EMPTY_S = 60.0
 UNIT_S = 60.0
-SESSION_UNIT = "<session>"
-"""Name of the unit that holds what belongs to the interpreter besides its variables."""
 
 
 def restore(talk: Talk, store: Snapshots | None, manifest: Manifest | None, python: str) -> Restored:

@@ -6,11 +6,10 @@ from pathlib import Path
 from actloop.errors import FileRefused
 from actloop.protocols import FileInfo
 
+from .box_files import MAX_LISTED
 from .box_wire import Message
 from .talk import Talk
 
-MAX_FILES = 4096
-"""Files that are listed."""
 PART = 192 << 10
 """Bytes in one message."""
 
@@ -54,7 +53,7 @@ class Transfer:
     def ls(self) -> list[FileInfo]:
         """The regular files of the workspace, at most 4,096."""
         reply = self._talk.ask({"op": "ls"})
-        return [FileInfo.model_validate(entry) for entry in reply["files"][:MAX_FILES]]
+        return [FileInfo.model_validate(entry) for entry in reply["files"][:MAX_LISTED]]
 
 
 def part(number: int, data: bytes, first: bool, last: bool) -> Message:
