@@ -91,9 +91,8 @@ class ThreadSessions:
 
     def get(self, thread: str, kernel: str = "") -> BoxSession:
         """The thread's session; see `actloop.nodes.context.Sessions`. Without a kernel, one that is open is taken."""
-        with self._lock:
-            open_ones = [key for key in self._sessions if not kernel and key.startswith(_prefix(thread))]
-        key = open_ones[0] if open_ones else box_key(thread, kernel)
+        open_ones = [] if kernel else self._of(thread, kernel)
+        key = open_ones[0][0] if open_ones else box_key(thread, kernel)
         with self._lock:
             opening = self._opening.setdefault(key, threading.Lock())
         with opening:

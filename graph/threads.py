@@ -163,7 +163,7 @@ def rm(thread: str, checkpoints: Checkpoints = None, snapshots: str | Path | Non
     with opened(checkpoints) as saver:
         reader = reader_of(saver)
         kernel = head_of(reader, thread).values.get("kernel") or ""
-        shared = any(kernel_of(reader, other) == kernel for other in ids_of(saver) if other != thread)
+        shared = any(kernel_of(saver, other) == kernel for other in ids_of(saver) if other != thread)
         with hold_everywhere(thread) as everyone, held(saver, thread):
             for sessions in everyone:
                 sessions.drop(thread, kernel, wait=True)

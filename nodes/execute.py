@@ -173,10 +173,10 @@ def _begun(task: Task) -> tuple[Session, Place, Execution | None]:
         why = "the box was lost while the cell waited for a person to approve a call; what the cell did before is gone"
         if place.became == "kept":
             place.became = "lost"
-        return session, place, Execution(cell_id=task.cell_id, outcome="lost", exit_code=None, notes=(why,))
-    if not place.undone or task.waiting:
+    elif place.undone and not task.waiting:
+        why = "the box was lost before this cell, which was not run"
+    else:
         return session, place, None
-    why = "the box was lost before this cell, which was not run"
     return session, place, Execution(cell_id=task.cell_id, outcome="lost", exit_code=None, notes=(why,))
 
 

@@ -41,9 +41,7 @@ def _prepare(state: State, config: RunnableConfig, context: Context) -> Turn | N
         try:
             _, place = take_place(now, thread, kernel, context)
         except SandboxError as error:
-            return end(
-                "sandbox_error", str(error), run, **{name: update[name] for name in ("kernel",) if name in update}
-            )
+            return end("sandbox_error", str(error), run, kernel=kernel)
         told = [note(text, "nudge")] if (text := _missing(place)) else []
         update = {
             **update,

@@ -177,10 +177,9 @@ class Cells:
 
     def stop_stray(self) -> None:
         """End a cell that this process did not start and does not want, and wait for its end."""
-        running, self.running = self.running, None
-        if running is not None and self._now is None:
-            cell = self.begin(running, None)
-            self._order(cell, {"op": "cell", "id": running})
+        if self.running is not None and self._now is None:
+            cell = self.begin(self.running, None)
+            self.ask(cell)
             self._give_up(cell)
 
     def _give_up(self, cell: RunningCell) -> None:

@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 from actloop.errors import SandboxError, SandboxLost, SnapshotError, SnapshotRefused
@@ -69,9 +69,7 @@ class Keeping:
         """Wait until what is under way is stored, or has failed, or the time is over."""
         with self._lock:
             coming = list(self._coming.values())
-        for future in coming:
-            with contextlib.suppress(TimeoutError, SandboxError):
-                future.result(timeout)
+        wait(coming, timeout)
 
     def end(self) -> None:
         """The box is gone: what has not come will not."""
