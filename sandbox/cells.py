@@ -62,6 +62,12 @@ class Cells:
         """Whether the box runs, or has run, this cell, and can still tell of it."""
         return cell_id in self._known
 
+    @property
+    def unfinished(self) -> str | None:
+        """Id of the cell that runs, or waits in the box for whoever follows it."""
+        cell = self._now
+        return cell.id if cell is not None else self.running
+
     def check_idle(self) -> None:
         """Raise SessionBusy if a cell runs."""
         if self._now is not None:

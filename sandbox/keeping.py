@@ -65,10 +65,15 @@ class Keeping:
         """Take a chunk, or the end of a snapshot, from the box."""
         self._queue.put(message)
 
-    def wait(self, timeout: float) -> None:
-        """Wait until what is under way is stored, or has failed, or the time is over."""
+    def wait(self, timeout: float, besides: str | None) -> None:
+        """Wait until what is under way is stored, or has failed, or the time is over.
+
+        Args:
+            timeout: seconds.
+            besides: the cell that has not ended, whose snapshot does not begin before.
+        """
         with self._lock:
-            coming = list(self._coming.values())
+            coming = [future for snapshot_id, future in self._coming.items() if snapshot_id != besides]
         wait(coming, timeout)
 
     def end(self) -> None:

@@ -76,7 +76,7 @@ class Points:
     def settle(self, timeout: float) -> None:
         """Wait until the snapshots that are under way are stored, or have failed, or `timeout` seconds have passed."""
         if self._keeping is not None:
-            self._keeping.wait(timeout)
+            self._keeping.wait(timeout, self._cells.unfinished)
 
     def on_message(self, message: Message) -> None:
         """Take a chunk, or the end of a snapshot, from the box."""
